@@ -1,0 +1,26 @@
+-- One row a person: (tenant, Kinde user id). Written by the room `accounts`. The plan here is what the fold of the account's
+-- facts gave when an event was last applied; `upcoming` holds the changes that are already known, so a reader derives the
+-- plan of this moment without anybody having to be there when a change falls due.
+create table accounts (
+    id              bigint generated always as identity primary key,
+    tenant          text        not null,
+    kinde_user_id   text        not null,
+    plan            text        not null default 'free' check (plan in ('free', 'pro')),
+    plan_changed_at timestamptz,
+    plan_changed_ns bigint,
+    upcoming        jsonb       not null default '[]',  -- [{"at_ns": …, "plan": "free"}], soonest first
+    past_due_since  timestamptz,
+    created_at      timestamptz not null,
+    unique (tenant, kinde_user_id)
+) with (fillfactor = 80);
+
+alter table inbox_events add constraint inbox_events_account foreign key (account_id) references accounts (id);
+
+-- Which account a provider's customer id belongs to: learned from events that carry both, from sign-in, from checkout.
+create table customer_map (
+    source      text        not null check (source in ('kinde', 'stripe')),
+    customer_id text        not null,
+    account_id  bigint      not null references accounts (id),
+    learned_at  timestamptz not null,
+    primary key (source, customer_id)
+);

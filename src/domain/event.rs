@@ -1,0 +1,92 @@
+//! A stored event: where it came from and how far it has come.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::ids::EventKey;
+use super::instant::Instant;
+
+/// Who said it. `bottle` marks what we store ourselves (a period opened, "ask again").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    Kinde,
+    Stripe,
+    Bottle,
+}
+
+/// How far an event has come. `received`, `processing`, `failed` and `parked` are open; the others are final until replayed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Status {
+    Received,
+    Processing,
+    Applied,
+    Ignored,
+    Failed,
+    Parked,
+    Dead,
+}
+
+/// What intake read in a delivery whose signature is genuine. `body` holds the exact bytes that came.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    pub source: Source,
+    pub key: EventKey,
+    pub kind: String,
+    /// The header outside the signature. Kept and compared, never trusted.
+    pub webhook_id: Option<String>,
+    pub body: Vec<u8>,
+    /// When it happened, if the event says so readably.
+    pub occurred: Option<Instant>,
+    /// SHA-256 of what was said, without what may differ between attempts.
+    pub digest: [u8; 32],
+}
+
+macro_rules! text_enum {
+    ($name:ident, $what:literal, $($variant:ident = $text:literal),+) => {
+        impl $name {
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = UnknownWord;
+
+            fn from_str(text: &str) -> Result<Self, UnknownWord> {
+                match text {
+                    $($text => Ok(Self::$variant),)+
+                    other => Err(UnknownWord { word: other.to_owned(), what: $what, known: &[$($text),+] }),
+                }
+            }
+        }
+    };
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("`{word}` is no {what}; known are {}", known.join(", "))]
+pub struct UnknownWord {
+    word: String,
+    what: &'static str,
+    known: &'static [&'static str],
+}
+
+text_enum!(Source, "event source", Kinde = "kinde", Stripe = "stripe", Bottle = "bottle");
+text_enum!(
+    Status,
+    "event status",
+    Received = "received",
+    Processing = "processing",
+    Applied = "applied",
+    Ignored = "ignored",
+    Failed = "failed",
+    Parked = "parked",
+    Dead = "dead"
+);

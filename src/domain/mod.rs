@@ -1,0 +1,9 @@
+//! The nouns of the trade, parsed once and carried as proof. No I/O, no clock, no randomness.
+
+pub mod event;
+pub mod fact;
+pub mod ids;
+pub mod instant;
+pub mod period;
+pub mod plan;
+pub mod reason;

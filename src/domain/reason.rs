@@ -1,0 +1,176 @@
+//! Why an event ended as it did: a closed set, and the one place where each is worded.
+//!
+//! The text is stored with the event and read by its owner, so it says what happened to the billing, not to the program.
+
+use std::fmt;
+
+use super::event::Status;
+use super::instant::Instant;
+use super::period::Period;
+use super::plan::Plan;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reason {
+    /// The plan became this one; `until` when an end that is already known will change it again.
+    PlanSet {
+        plan: Plan,
+        granted: Vec<Period>,
+        from: Option<Instant>,
+    },
+    PlanAlready {
+        plan: Plan,
+        granted: Vec<Period>,
+    },
+    PaymentRecorded {
+        allowance: Allowance,
+        cleared: bool,
+    },
+    PaymentFailureRecorded,
+    InvoiceOverdueRecorded,
+    /// Older than the change that decides the plan, yet its own month had its allowance coming.
+    NewerStoredGranted {
+        granted: Vec<Period>,
+        newer: Option<Newer>,
+    },
+    NewerStored {
+        newer: Option<Newer>,
+    },
+    NotCurrentAgreement,
+    NoBillingChange {
+        kind: String,
+    },
+    NotAPerson {
+        customer_type: String,
+    },
+    WaitsForPerson {
+        customer: String,
+    },
+    WaitsForPlanKey {
+        key: String,
+    },
+    ClaimedByTwo {
+        customer: String,
+    },
+    FromTheFuture {
+        at: Instant,
+    },
+    WaitsForProvider {
+        what: String,
+    },
+}
+
+/// What became of the allowance that a payment is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Allowance {
+    Granted(Vec<Period>),
+    AlreadyGranted,
+    NoProPlan,
+}
+
+/// The event that decides the plan now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Newer {
+    pub key: String,
+    pub at: Instant,
+}
+
+impl Reason {
+    /// The status an event ends in for this reason.
+    pub const fn status(&self) -> Status {
+        match self {
+            Self::PlanSet { .. }
+            | Self::PlanAlready { .. }
+            | Self::PaymentRecorded { .. }
+            | Self::PaymentFailureRecorded
+            | Self::InvoiceOverdueRecorded
+            | Self::NewerStoredGranted { .. } => Status::Applied,
+            Self::NewerStored { .. } | Self::NotCurrentAgreement | Self::NoBillingChange { .. } | Self::NotAPerson { .. } => {
+                Status::Ignored
+            }
+            Self::WaitsForPerson { .. }
+            | Self::WaitsForPlanKey { .. }
+            | Self::ClaimedByTwo { .. }
+            | Self::FromTheFuture { .. }
+            | Self::WaitsForProvider { .. } => Status::Parked,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PlanSet { plan, granted, from } => {
+                write!(f, "plan set to {plan}")?;
+                if let Some(from) = from {
+                    write!(f, " from {from}")?;
+                }
+                if granted.is_empty() { Ok(()) } else { f.write_str(", Pro allowance granted") }
+            }
+            Self::PlanAlready { plan, granted } => {
+                write!(f, "plan is already {plan}")?;
+                grants(f, granted)
+            }
+            Self::PaymentRecorded { allowance, cleared } => {
+                f.write_str(match allowance {
+                    Allowance::Granted(_) => "payment recorded, Pro allowance granted",
+                    Allowance::AlreadyGranted => "payment recorded, Pro allowance already granted",
+                    Allowance::NoProPlan => "payment recorded; no Pro plan it belongs to",
+                })?;
+                if *cleared { f.write_str("; no longer past due") } else { Ok(()) }
+            }
+            Self::PaymentFailureRecorded => f.write_str("payment failure recorded"),
+            Self::InvoiceOverdueRecorded => f.write_str("invoice overdue recorded"),
+            Self::NewerStoredGranted { granted, .. } => {
+                f.write_str("a newer plan change is already stored")?;
+                grants(f, granted)
+            }
+            Self::NewerStored { .. } => f.write_str("ignored: a newer plan change is already stored"),
+            Self::NotCurrentAgreement => f.write_str("ignored: cancels an agreement that is no longer current"),
+            Self::NoBillingChange { kind } => write!(f, "ignored: this event type carries no billing change ({})", shown(kind)),
+            Self::NotAPerson { customer_type } => write!(f, "ignored: the customer is no person but `{}`", shown(customer_type)),
+            Self::WaitsForPerson { customer } => {
+                write!(f, "parked: nobody with customer id {} has signed in yet", shown(customer))
+            }
+            Self::WaitsForPlanKey { key } => {
+                write!(f, "parked: plan key `{}` is not configured; the plan stays as it was", shown(key))
+            }
+            Self::ClaimedByTwo { customer } => write!(f, "parked: customer id {} is claimed by two people", shown(customer)),
+            Self::FromTheFuture { at } => write!(f, "parked: it says it happens at {at}, more than an hour ahead"),
+            Self::WaitsForProvider { what } => {
+                write!(f, "parked: the provider's own answer does not agree yet ({what}); asked again")
+            }
+        }
+    }
+}
+
+fn grants(f: &mut fmt::Formatter<'_>, granted: &[Period]) -> fmt::Result {
+    for (n, period) in granted.iter().enumerate() {
+        write!(f, "{}{period}", if n == 0 { "; Pro allowance of " } else { ", " })?;
+    }
+    if granted.is_empty() { Ok(()) } else { f.write_str(" granted") }
+}
+
+/// Outside words inside a sentence: short, and without control characters.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(80).collect()
+}
+
+/// An error that will be tried again.
+pub fn failed(error: &str, next: Instant) -> String {
+    format!("failed: {}, next try at {next}", shown_error(error))
+}
+
+/// An event that needs a person.
+pub fn dead(attempts: i32, error: &str) -> String {
+    let plural = if attempts == 1 { "" } else { "s" };
+    format!("dead after {attempts} attempt{plural}: {}", shown_error(error))
+}
+
+/// An event whose workers died each time before they could say anything.
+pub fn dead_unexplained(claims: i32) -> String {
+    format!("dead after {claims} claims: no worker lived to say why")
+}
+
+fn shown_error(error: &str) -> String {
+    error.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
+}

@@ -1,0 +1,3 @@
+//! Bottle: billing state that stays correct.
+
+pub mod domain;

@@ -1,0 +1,1 @@
+//! One test binary. Each module is a subject; `support` holds what they share.
