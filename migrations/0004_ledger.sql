@@ -11,6 +11,8 @@ create table ledger (
     created_at timestamptz not null
 );
 create index ledger_account on ledger (account_id, period);
+-- What an event may have granted already, without reading years of spends.
+create index ledger_allowances on ledger (account_id) where reason in ('free', 'pro');
 
 create function refuse_change() returns trigger language plpgsql as $$
 begin

@@ -1,3 +1,16 @@
 //! Bottle: billing state that stays correct.
 
 pub mod domain;
+pub mod clock;
+pub mod wake;
+pub mod checkpoint;
+pub mod outbound;
+pub mod jwks;
+pub mod providers;
+pub mod accounts;
+pub mod ledger;
+pub mod inbox;
+pub mod billing;
+pub mod intake;
+pub mod replay;
+pub mod worker;

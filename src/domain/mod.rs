@@ -7,3 +7,4 @@ pub mod instant;
 pub mod period;
 pub mod plan;
 pub mod reason;
+pub mod told;

@@ -1,0 +1,198 @@
+//! Applying events: the accounts are locked, each event's facts replaced, the whole folded, and what differs written.
+//!
+//! In the caller's transaction, never committing, never waiting on a network. Events of several accounts, and several of one
+//! account, go through together: they are decided one after another in memory and written in one statement a table.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+
+use crate::accounts;
+use crate::checkpoint::{Break, Checkpoints, Step};
+use crate::domain::event::{Source, UnknownWord};
+use crate::domain::fact::Dated;
+use crate::domain::ids::{AccountId, CustomerId, EventId, EventKey};
+use crate::domain::instant::Instant;
+use crate::domain::plan::PlanKeys;
+use crate::domain::reason::Reason;
+use crate::domain::told::{Said, Told};
+use crate::ledger;
+
+use super::book::Book;
+use super::facts;
+use super::runs::{self, Effects, Run};
+use super::whose;
+
+/// An event that says it happens later than this after it was heard waits until then.
+pub const AHEAD_LIMIT: Duration = Duration::from_secs(60 * 60);
+
+/// What is the same for every event.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    pub keys: PlanKeys,
+    /// The tenant whose user ids name accounts.
+    pub tenant: String,
+}
+
+/// One event to apply.
+#[derive(Debug, Clone)]
+pub struct Item {
+    pub id: EventId,
+    pub source: Source,
+    pub key: EventKey,
+    pub kind: String,
+    pub account: Option<AccountId>,
+    pub requested_by: Option<String>,
+    pub told: Told,
+}
+
+/// What came of one event.
+#[derive(Debug, Clone)]
+pub struct Verdict {
+    pub reason: Reason,
+    pub account: Option<AccountId>,
+    pub effects: Effects,
+    /// When a parked event is looked at again; none means when what it waits for is learned.
+    pub due: Option<OffsetDateTime>,
+}
+
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// In the order of the items.
+    pub verdicts: Vec<Verdict>,
+    /// Customer ids whose owner is known from now on.
+    pub learned: Vec<(Source, CustomerId)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the billing tables could not be read or written")]
+    Database(#[from] sqlx::Error),
+    #[error(transparent)]
+    Accounts(#[from] accounts::Error),
+    #[error("a stored word cannot be read")]
+    Word(#[from] UnknownWord),
+    #[error("the stored facts of event {0} cannot be read")]
+    UnreadableFact(EventId),
+    #[error(transparent)]
+    Break(#[from] Break),
+}
+
+impl Verdict {
+    pub fn without_account(reason: Reason) -> Self {
+        Self { reason, account: None, effects: Effects::default(), due: None }
+    }
+}
+
+/// Applies a batch, all or nothing.
+pub async fn apply(
+    conn: &mut PgConnection,
+    items: &[Item],
+    rules: &Rules,
+    checkpoints: &Checkpoints,
+    now: OffsetDateTime,
+) -> Result<Applied, Error> {
+    let keys: Vec<&EventKey> = items.iter().map(|i| &i.key).collect();
+    let owners = whose::find(&mut *conn, items, rules, now).await?;
+
+    let ids: BTreeSet<AccountId> =
+        owners.of_items.iter().filter(|o| o.declined.is_none()).filter_map(|o| o.account).collect();
+    let mut books = load(&mut *conn, &ids, &owners.created, now).await?;
+    checkpoints.reach(Step::Locked, &keys).await?;
+
+    let at = Instant::from_datetime(now);
+    let mut verdicts = Vec::with_capacity(items.len());
+    for (item, owner) in items.iter().zip(&owners.of_items) {
+        verdicts.push(match (&owner.declined, owner.account) {
+            (Some(reason), account) => Verdict { account, ..Verdict::without_account(reason.clone()) },
+            (None, account) => {
+                let account = account.ok_or(sqlx::Error::RowNotFound)?;
+                let book = books.get_mut(&account).ok_or(sqlx::Error::RowNotFound)?;
+                match ahead(item, at) {
+                    Some(happens) => Verdict {
+                        account: Some(account),
+                        due: Some(happens.datetime()),
+                        ..Verdict::without_account(Reason::FromTheFuture { at: happens })
+                    },
+                    None => book.run(item, &rules.keys, at),
+                }
+            }
+        });
+    }
+    write(conn, items, &verdicts, &books, checkpoints, &keys, now).await?;
+    Ok(Applied { verdicts, learned: owners.learned })
+}
+
+async fn load(
+    conn: &mut PgConnection,
+    ids: &BTreeSet<AccountId>,
+    created: &BTreeSet<AccountId>,
+    now: OffsetDateTime,
+) -> Result<HashMap<AccountId, Book>, Error> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let standings = accounts::lock(&mut *conn, ids).await?;
+    let mut stored = facts::load(&mut *conn, ids).await?;
+    let mut entries = ledger::allowances(&mut *conn, ids).await?;
+    Ok(standings
+        .into_iter()
+        .map(|(id, standing)| {
+            let facts = stored.remove(&id).unwrap_or_default();
+            let mut book = Book::new(id, standing, facts, entries.remove(&id).unwrap_or_default());
+            if created.contains(&id) {
+                book.open(now);
+            }
+            (id, book)
+        })
+        .collect())
+}
+
+async fn write(
+    conn: &mut PgConnection,
+    items: &[Item],
+    verdicts: &[Verdict],
+    books: &HashMap<AccountId, Book>,
+    checkpoints: &Checkpoints,
+    keys: &[&EventKey],
+    now: OffsetDateTime,
+) -> Result<(), Error> {
+    let stale: Vec<EventId> = books.values().flat_map(|b| b.stale.iter().copied()).collect();
+    let fresh: Vec<(AccountId, Dated)> =
+        books.iter().flat_map(|(id, b)| b.fresh.iter().map(|f| (*id, f.clone()))).collect();
+    facts::replace(&mut *conn, &stale, &fresh).await?;
+
+    let changes: Vec<_> = books.iter().filter(|(_, b)| b.changed()).map(|(id, b)| (*id, b.standing().clone())).collect();
+    if !changes.is_empty() {
+        accounts::write(&mut *conn, &changes).await?;
+    }
+    checkpoints.reach(Step::HalfWay, keys).await?;
+
+    let entries: Vec<_> = books.values().flat_map(|b| b.appended.iter().cloned()).collect();
+    if !entries.is_empty() {
+        ledger::append(&mut *conn, &entries, now).await?;
+    }
+    let runs: Vec<Run> = items
+        .iter()
+        .zip(verdicts)
+        .map(|(item, verdict)| Run {
+            event: item.id,
+            status: verdict.reason.status(),
+            sentence: verdict.reason.to_string(),
+            effects: verdict.effects.clone(),
+            requested_by: item.requested_by.clone(),
+        })
+        .collect();
+    runs::record(conn, &runs, now).await?;
+    checkpoints.reach(Step::BeforeMark, keys).await?;
+    Ok(())
+}
+
+fn ahead(item: &Item, now: Instant) -> Option<Instant> {
+    match item.told.said {
+        Said::Fact { at, .. } if at > now.plus(AHEAD_LIMIT) => Some(at),
+        _ => None,
+    }
+}

@@ -1,0 +1,160 @@
+//! One locked account in memory, while the events of a batch run through it. Pure.
+
+use std::collections::HashMap;
+
+use time::OffsetDateTime;
+
+use crate::accounts::{Standing, Upcoming};
+use crate::domain::fact::{Dated, Fact};
+use crate::domain::ids::{AccountId, EventId};
+use crate::domain::instant::Instant;
+use crate::domain::period::Period;
+use crate::domain::plan::{Plan, PlanKeys};
+use crate::domain::reason::Reason;
+use crate::domain::told::Said;
+use crate::ledger::{self, Entry};
+
+use super::apply::{Item, Verdict};
+use super::fold::{State, fold};
+use super::runs::{Effects, Granted, PlanChange};
+use super::verdict::{Before, judge};
+
+pub struct Book {
+    account: AccountId,
+    stored: Standing,
+    standing: Standing,
+    /// In their total order.
+    facts: Vec<Dated>,
+    entries: HashMap<String, i64>,
+    /// Events whose stored facts are replaced.
+    pub stale: Vec<EventId>,
+    /// Facts to be stored.
+    pub fresh: Vec<Dated>,
+    /// Ledger entries to be appended.
+    pub appended: Vec<Entry>,
+}
+
+impl Book {
+    pub fn new(account: AccountId, stored: Standing, facts: Vec<Dated>, entries: HashMap<String, i64>) -> Self {
+        let standing = stored.clone();
+        Self { account, stored, standing, facts, entries, stale: Vec::new(), fresh: Vec::new(), appended: Vec::new() }
+    }
+
+    /// A new account has the bottles of the month it was created in.
+    pub fn open(&mut self, now: OffsetDateTime) {
+        let period = Period::of(Instant::from_datetime(now));
+        self.append(ledger::free_entry(self.account, period, None));
+    }
+
+    pub fn changed(&self) -> bool {
+        self.standing != self.stored
+    }
+
+    pub fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// Runs one event: its facts take the place of what was stored of it, and the whole is folded anew.
+    pub fn run(&mut self, item: &Item, keys: &PlanKeys, now: Instant) -> Verdict {
+        let own = self.take_in(item);
+        let before = Before { plan: self.standing.plan_at(now), past_due: self.standing.past_due_since.is_some() };
+        let state = fold(&self.facts, keys, now);
+        let entries = self.grant(&state, item.id);
+        let granted = entries.iter().filter(|e| e.reason == ledger::Why::Pro).map(|e| e.period).collect();
+        let reason = match &own {
+            Some(fact) => judge(fact, before, &state, granted),
+            None => Reason::NoBillingChange { kind: item.kind.clone() },
+        };
+        self.standing = standing_of(&state);
+        Verdict { effects: effects(&reason, before.plan, state.plan, &entries), account: Some(self.account), due: None, reason }
+    }
+
+    /// Returns what the event itself said, if it said anything about billing.
+    fn take_in(&mut self, item: &Item) -> Option<Dated> {
+        let dated = |at, fact| Dated { at, source: item.source, event: item.id, key: item.key.clone(), fact };
+        let mut own: Vec<Dated> = match &item.told.said {
+            Said::AsStored => return self.facts.iter().find(|f| f.event == item.id).cloned(),
+            Said::Nothing => Vec::new(),
+            Said::Fact { at, fact } => vec![dated(*at, fact.clone())],
+        };
+        let told = own.first().cloned();
+        if let Some(answer) = &item.told.answer {
+            let mut live = answer.live.clone();
+            live.sort();
+            own.push(dated(answer.asked, Fact::Snapshot { live }));
+        }
+        own.sort_by(|a, b| a.order().cmp(&b.order()));
+        if self.facts.iter().filter(|f| f.event == item.id).ne(own.iter()) {
+            if self.facts.iter().any(|f| f.event == item.id) {
+                self.facts.retain(|f| f.event != item.id);
+                self.stale.push(item.id);
+            }
+            self.fresh.retain(|f| f.event != item.id);
+            for fact in own {
+                let place = self.facts.partition_point(|f| f.order() < fact.order());
+                self.fresh.push(fact.clone());
+                self.facts.insert(place, fact);
+            }
+        }
+        told
+    }
+
+    /// Entries that the state calls for and the ledger does not have yet. A period's first entry brings its Free entry along.
+    fn grant(&mut self, state: &State, event: EventId) -> Vec<Entry> {
+        let mut granted = Vec::new();
+        for period in &state.pro_periods {
+            let pro = ledger::pro_entry(self.account, *period, Some(event));
+            match self.entries.get(&pro.key) {
+                Some(delta) if *delta == pro.delta => continue,
+                Some(delta) => {
+                    // The first amount stands (it may have been spent); a person has to look.
+                    tracing::error!(account = %self.account, entry_key = pro.key, stored = delta, now = pro.delta, "an allowance entry differs from what the plan gives today");
+                    continue;
+                }
+                None => {
+                    granted.extend(self.append(ledger::free_entry(self.account, *period, Some(event))));
+                    granted.extend(self.append(pro));
+                }
+            }
+        }
+        granted
+    }
+
+    fn append(&mut self, entry: Entry) -> Option<Entry> {
+        if self.entries.contains_key(&entry.key) {
+            return None;
+        }
+        self.entries.insert(entry.key.clone(), entry.delta);
+        self.appended.push(entry.clone());
+        Some(entry)
+    }
+}
+
+/// The state as the account's row keeps it.
+pub fn standing_of(state: &State) -> Standing {
+    Standing {
+        plan: state.plan,
+        plan_changed: state.decided.as_ref().map(|d| d.at),
+        upcoming: state.upcoming.iter().map(|u| Upcoming { at_ns: u.at.nanos(), plan: u.plan }).collect(),
+        past_due_since: state.past_due_since.map(microseconds),
+    }
+}
+
+/// As `timestamptz` gives it back, so that reading and folding compare equal.
+fn microseconds(at: Instant) -> OffsetDateTime {
+    Instant::from_nanos(at.nanos().div_euclid(1_000) * 1_000).datetime()
+}
+
+fn effects(reason: &Reason, before: Plan, after: Plan, entries: &[Entry]) -> Effects {
+    Effects {
+        plan: Some(PlanChange { before: before.to_string(), after: after.to_string() }),
+        entries: entries
+            .iter()
+            .map(|e| Granted { key: e.key.clone(), period: e.period.to_string(), delta: e.delta })
+            .collect(),
+        newer: match reason {
+            Reason::NewerStored { newer } | Reason::NewerStoredGranted { newer, .. } => newer.as_ref().map(|n| n.key.clone()),
+            _ => None,
+        },
+    }
+}

@@ -1,0 +1,111 @@
+//! The fold: the set of an account's facts → its billing state. Pure, and the only place that knows what a plan change does.
+//!
+//! Nothing here depends on the order in which the facts came, so copies, late messages and second runs cannot either.
+//! `plan` says which Start decides, `standing` when a payment is owed, `allowance` which months have their Pro entry.
+
+use std::collections::{BTreeSet, HashSet};
+
+use crate::domain::event::Source;
+use crate::domain::fact::{Dated, Fact};
+use crate::domain::ids::{EventId, EventKey};
+use crate::domain::instant::Instant;
+use crate::domain::period::Period;
+use crate::domain::plan::{Plan, PlanKeys};
+
+use super::allowance;
+use super::plan::{self, Deciding, Ruling};
+use super::standing;
+
+/// What a set of facts amounts to, read at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    pub plan: Plan,
+    /// What decides the plan; none while no fact ever said anything about it.
+    pub decided: Option<Decided>,
+    /// The changes already known to come, soonest first.
+    pub upcoming: Vec<Upcoming>,
+    pub past_due_since: Option<Instant>,
+    /// The months that have their Pro entry. Only ever grows with the facts.
+    pub pro_periods: BTreeSet<Period>,
+    /// The payments that belong to a Pro plan.
+    pub belonging: HashSet<EventId>,
+    /// The newest live Start, when its plan key is not configured: the plan stays as it was before it.
+    pub unknown: Option<UnknownKey>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decided {
+    pub at: Instant,
+    pub by: Deciding,
+    pub key: EventKey,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownKey {
+    pub plan_key: String,
+    pub at: Instant,
+    pub key: EventKey,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Upcoming {
+    pub at: Instant,
+    pub plan: Plan,
+}
+
+/// Folds the facts of one account, given in their total order ([`Dated::order`]), as read at `now`.
+pub fn fold(facts: &[Dated], keys: &PlanKeys, now: Instant) -> State {
+    debug_assert!(facts.is_sorted_by(|a, b| a.order() <= b.order()), "facts come in their total order");
+    let sides = [of_source(facts, Source::Kinde), of_source(facts, Source::Stripe)];
+    let rulings = sides.each_ref().map(|side| plan::rule(side, keys, now));
+    let ruling = foremost(&rulings);
+
+    let mut pro_periods = BTreeSet::new();
+    let mut belonging = HashSet::new();
+    for side in &sides {
+        allowance::collect(side, keys, &mut pro_periods, &mut belonging);
+    }
+
+    State {
+        plan: ruling.plan,
+        decided: ruling.decided.as_ref().map(|d| Decided { at: d.at, by: d.by, key: d.key.clone() }),
+        upcoming: upcoming(&sides, keys, now, ruling.plan),
+        past_due_since: sides.iter().filter_map(|side| standing::past_due_since(side, keys, now)).min(),
+        pro_periods,
+        belonging,
+        unknown: rulings.iter().find_map(|r| r.unknown.clone()),
+    }
+}
+
+/// Each provider's facts are folded by themselves: two clocks are never compared. What we store ourselves belongs to both.
+fn of_source(facts: &[Dated], source: Source) -> Vec<&Dated> {
+    facts.iter().filter(|f| f.source == source || f.source == Source::Bottle).collect()
+}
+
+/// Pro if either source says so; among those that agree, the one that changed last.
+fn foremost<'r, 'f>(rulings: &'r [Ruling<'f>; 2]) -> &'r Ruling<'f> {
+    let [kinde, stripe] = rulings;
+    let weight = |r: &Ruling<'_>| (r.plan, r.decided.as_ref().map(|d| d.at));
+    if weight(stripe) > weight(kinde) { stripe } else { kinde }
+}
+
+fn upcoming(sides: &[Vec<&Dated>; 2], keys: &PlanKeys, now: Instant, mut plan: Plan) -> Vec<Upcoming> {
+    let mut changes = Vec::new();
+    let moments: BTreeSet<Instant> = sides.iter().flatten().filter_map(|f| end_of(f)).filter(|at| *at > now).collect();
+    for at in moments {
+        let then = sides.iter().map(|side| plan::rule(side, keys, at).plan).max().unwrap_or(Plan::Free);
+        if then != plan {
+            plan = then;
+            changes.push(Upcoming { at, plan });
+        }
+    }
+    changes
+}
+
+/// When an End takes effect: never before it was said.
+pub(super) fn end_of(fact: &Dated) -> Option<Instant> {
+    match &fact.fact {
+        Fact::End { effective, .. } => Some(effective.unwrap_or(fact.at).max(fact.at)),
+        _ => None,
+    }
+}

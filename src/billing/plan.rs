@@ -1,0 +1,163 @@
+//! Which Start decides the plan.
+//!
+//! An upgrade makes Kinde send the old agreement's cancellation around the new plan's events, in any order, and payloads name
+//! agreements differently or not at all. The rules here never leave a payer on Free in any of these; [`CHANGE_SPAN`] is how far
+//! apart the events of one change may lie.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use crate::domain::fact::{Dated, Fact};
+use crate::domain::ids::{AgreementId, EventKey};
+use crate::domain::instant::Instant;
+use crate::domain::plan::{Plan, PlanKeys};
+
+use super::ends::{Ending, Ends};
+use super::fold::UnknownKey;
+
+/// The events of one change lie within this span of one another.
+pub const CHANGE_SPAN: Duration = Duration::from_secs(10);
+
+/// What one source says about the plan.
+#[derive(Debug, Clone)]
+pub struct Ruling<'f> {
+    pub plan: Plan,
+    pub decided: Option<DecidedBy<'f>>,
+    pub unknown: Option<UnknownKey>,
+}
+
+#[derive(Debug, Clone)]
+pub struct DecidedBy<'f> {
+    pub at: Instant,
+    pub by: Deciding,
+    /// The event that said so.
+    pub key: &'f EventKey,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deciding {
+    Start,
+    End,
+    Snapshot,
+}
+
+/// A Start that can decide the plan: a fact, or an agreement that the provider's own answer lists.
+struct Candidate<'f> {
+    at: Instant,
+    by: Deciding,
+    key: &'f EventKey,
+    plan_key: &'f str,
+    /// The agreement it stands for; none also for a plan change that names the agreement it left.
+    agreement: Option<&'f AgreementId>,
+    /// When an End that names its agreement, or none, ends it.
+    ended: Option<Ending<'f>>,
+}
+
+/// The ruling of one source's facts, in their total order, read at `now`.
+pub fn rule<'f>(facts: &[&'f Dated], keys: &PlanKeys, now: Instant) -> Ruling<'f> {
+    let ends = Ends::of(facts);
+    let snapshot = facts.iter().rposition(|f| matches!(f.fact, Fact::Snapshot { .. }));
+    let candidates = candidates(facts, snapshot, &ends);
+    let live = live_agreements(&candidates, now);
+
+    let mut last_end: Option<Ending<'f>> = None;
+    for candidate in candidates.iter().rev() {
+        let ending = match candidate.agreement {
+            Some(_) => candidate.ended,
+            None => Ending::first(candidate.ended, ends.naming_other(candidate.at.plus(CHANGE_SPAN), &live)),
+        };
+        match ending {
+            Some(ending) if ending.effective <= now => last_end = Ending::last(last_end, Some(ending)),
+            _ => return newest(candidate, facts, keys),
+        }
+    }
+    nothing_live(facts, snapshot, last_end, keys, now)
+}
+
+fn newest<'f>(start: &Candidate<'f>, facts: &[&'f Dated], keys: &PlanKeys) -> Ruling<'f> {
+    if let Some(plan) = keys.plan_of(start.plan_key) {
+        let decided = DecidedBy { at: start.at, by: start.by, key: start.key };
+        return Ruling { plan, decided: Some(decided), unknown: None };
+    }
+    // An unknown plan key leaves the plan as it was just before that change.
+    let before = start.at.minus(CHANGE_SPAN);
+    let earlier = &facts[..facts.partition_point(|f| f.at < before)];
+    let unknown = UnknownKey { plan_key: start.plan_key.to_owned(), at: start.at, key: start.key.clone() };
+    Ruling { unknown: Some(unknown), ..rule(earlier, keys, before) }
+}
+
+fn nothing_live<'f>(
+    facts: &[&'f Dated],
+    snapshot: Option<usize>,
+    last_end: Option<Ending<'f>>,
+    keys: &PlanKeys,
+    now: Instant,
+) -> Ruling<'f> {
+    let by_end = last_end.map(|end| DecidedBy { at: end.effective, by: Deciding::End, key: end.key });
+    let asked = snapshot.map(|n| facts[n]).filter(|f| matches!(&f.fact, Fact::Snapshot { live } if live.is_empty()));
+    let decided = match asked {
+        None => by_end.or_else(|| snapshot.map(|n| answered(facts[n]))),
+        Some(asked) => {
+            // The answer "nothing is live" decides only where no End had said so already.
+            let told: Vec<&Dated> = facts.iter().copied().filter(|f| !matches!(f.fact, Fact::Snapshot { .. })).collect();
+            let ruling = rule(&told, keys, now);
+            ruling.decided.filter(|_| ruling.plan == Plan::Free).or_else(|| Some(answered(asked)))
+        }
+    };
+    Ruling { plan: Plan::Free, decided, unknown: None }
+}
+
+fn answered<'f>(snapshot: &'f Dated) -> DecidedBy<'f> {
+    DecidedBy { at: snapshot.at, by: Deciding::Snapshot, key: &snapshot.key }
+}
+
+/// Every Start that counts, oldest first. A snapshot replaces all Starts before it by the agreements it lists.
+fn candidates<'f>(facts: &[&'f Dated], snapshot: Option<usize>, ends: &Ends<'f>) -> Vec<Candidate<'f>> {
+    let mut all = Vec::new();
+    let after = match snapshot {
+        Some(n) => {
+            all.extend(listed(facts[n], &facts[..n], ends));
+            &facts[n + 1..]
+        }
+        None => facts,
+    };
+    for fact in after {
+        let Fact::Start { agreement, plan_key, changed } = &fact.fact else { continue };
+        let agreement = agreement.as_ref().filter(|a| !(*changed && ends.named_around(a, fact.at, CHANGE_SPAN)));
+        let named = agreement.and_then(|a| ends.naming(a, fact.at.minus(CHANGE_SPAN)));
+        let ended = Ending::first(named, ends.naming_none(fact.at.plus(CHANGE_SPAN)));
+        all.push(Candidate { at: fact.at, by: Deciding::Start, key: &fact.key, plan_key, agreement, ended });
+    }
+    all
+}
+
+/// The agreements of a snapshot as Starts, dated by the fact that began them where we have it.
+fn listed<'f>(snapshot: &'f Dated, before: &[&'f Dated], ends: &Ends<'f>) -> Vec<Candidate<'f>> {
+    let Fact::Snapshot { live } = &snapshot.fact else { return Vec::new() };
+    let mut began: HashMap<(&AgreementId, &str), &'f Dated> = HashMap::new();
+    for fact in before {
+        if let Fact::Start { agreement: Some(agreement), plan_key, .. } = &fact.fact {
+            began.insert((agreement, plan_key), fact);
+        }
+    }
+    let mut all: Vec<Candidate<'f>> = live
+        .iter()
+        .map(|item| {
+            let start = began.get(&(&item.agreement, item.plan_key.as_str()));
+            Candidate {
+                at: start.map_or(snapshot.at, |f| f.at),
+                by: if start.is_some() { Deciding::Start } else { Deciding::Snapshot },
+                key: start.map_or(&snapshot.key, |f| &f.key),
+                plan_key: &item.plan_key,
+                agreement: Some(&item.agreement),
+                ended: ends.of_listed(&item.agreement, snapshot.at, CHANGE_SPAN),
+            }
+        })
+        .collect();
+    all.sort_by(|a, b| (a.at, a.plan_key).cmp(&(b.at, b.plan_key)));
+    all
+}
+
+fn live_agreements<'f>(candidates: &[Candidate<'f>], now: Instant) -> BTreeSet<&'f AgreementId> {
+    candidates.iter().filter(|c| c.ended.is_none_or(|end| end.effective > now)).filter_map(|c| c.agreement).collect()
+}

@@ -1,0 +1,127 @@
+//! Reads of the inbox: what is stored, how it went, what waits.
+
+use sqlx::PgExecutor;
+use time::OffsetDateTime;
+
+use crate::domain::event::{Source, Status};
+use crate::domain::ids::{AccountId, EventId, EventKey};
+use crate::domain::instant::Instant;
+
+use super::queue::Claimed;
+use crate::domain::ids::LeaseToken;
+
+/// A stored event as people look at it.
+#[derive(Debug, Clone)]
+pub struct Event {
+    pub id: EventId,
+    pub source: Source,
+    pub key: EventKey,
+    pub kind: String,
+    pub status: Status,
+    pub reason: Option<String>,
+    pub attempts: i32,
+    pub claims: i32,
+    pub seen_count: i32,
+    pub received_at: OffsetDateTime,
+    pub account: Option<AccountId>,
+}
+
+/// Which events a person means. Empty lists and none mean "any".
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    pub keys: Vec<String>,
+    pub since: Option<OffsetDateTime>,
+    pub statuses: Vec<Status>,
+    pub kinds: Vec<String>,
+}
+
+/// The events that match, oldest first, up to `limit`. A key may be the provider's event id or ours.
+pub async fn find(db: impl PgExecutor<'_>, filter: &Filter, limit: i64) -> sqlx::Result<Vec<Event>> {
+    let statuses: Vec<&str> = filter.statuses.iter().map(|s| s.as_str()).collect();
+    let rows = sqlx::query!(
+        r#"select id as "id: EventId", source, dedupe_key as "key: EventKey", type as kind, status, reason, attempts, claims,
+                  seen_count, received_at, account_id as "account: AccountId"
+           from inbox_events
+           where (cardinality($1::text[]) = 0 or dedupe_key = any($1) or id::text = any($1))
+             and ($2::timestamptz is null or received_at >= $2)
+             and (cardinality($3::text[]) = 0 or status = any($3))
+             and (cardinality($4::text[]) = 0 or type = any($4))
+           order by id limit $5"#,
+        &filter.keys,
+        filter.since,
+        &statuses as &[&str],
+        &filter.kinds,
+        limit
+    )
+    .fetch_all(db)
+    .await?;
+    rows.into_iter()
+        .map(|r| {
+            Ok(Event {
+                id: r.id,
+                source: r.source.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+                key: r.key,
+                kind: r.kind,
+                status: r.status.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+                reason: r.reason,
+                attempts: r.attempts,
+                claims: r.claims,
+                seen_count: r.seen_count,
+                received_at: r.received_at,
+                account: r.account,
+            })
+        })
+        .collect()
+}
+
+/// Events as a worker would get them, without claiming them: for a rehearsal that is rolled back.
+pub async fn as_claimed(db: impl PgExecutor<'_>, ids: &[EventId]) -> sqlx::Result<Vec<Claimed>> {
+    let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    let rows = sqlx::query!(
+        r#"select id as "id: EventId", source, dedupe_key as "key: EventKey", type as kind, body, occurred_ns, received_at,
+                  attempts, account_id as "account: AccountId"
+           from inbox_events where id = any($1) order by id"#,
+        &ids
+    )
+    .fetch_all(db)
+    .await?;
+    rows.into_iter()
+        .map(|r| {
+            Ok(Claimed {
+                id: r.id,
+                token: LeaseToken(uuid::Uuid::nil()),
+                source: r.source.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+                key: r.key,
+                kind: r.kind,
+                body: r.body,
+                occurred: r.occurred_ns.map(Instant::from_nanos),
+                received: Instant::from_datetime(r.received_at),
+                attempts: r.attempts,
+                claims: 1,
+                account: r.account,
+                replayed_by: None,
+            })
+        })
+        .collect()
+}
+
+/// The event of this type that was applied last: proof that this release can still apply one.
+pub async fn last_applied(db: impl PgExecutor<'_>, kind: &str) -> sqlx::Result<Option<EventId>> {
+    sqlx::query_scalar!(
+        r#"select id as "id: EventId" from inbox_events where status = 'applied' and type = $1 order by id desc limit 1"#,
+        kind
+    )
+    .fetch_optional(db)
+    .await
+}
+
+/// How many open events there are, and how many of them are due.
+pub async fn depth(db: impl PgExecutor<'_>) -> sqlx::Result<(i64, i64)> {
+    let row = sqlx::query!(
+        r#"select count(*) as "open!", count(*) filter (where due_at <= now()) as "due!" from inbox_events
+           where status in ('received', 'processing', 'failed', 'parked')"#
+    )
+    .fetch_one(db)
+    .await?;
+    Ok((row.open, row.due))
+}

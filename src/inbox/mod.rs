@@ -1,0 +1,18 @@
+//! The inbox: stored events, and the queue of those that still have to run.
+//!
+//! ```text
+//!            ┌────────── replay ───────────┐
+//!            ▼                             │
+//! stored ▶ received ─claim▶ processing ─▶ applied │ ignored │ dead (after the sixth charged failure)
+//!            ▲                │  │  │
+//!            │   lease ended ─┘  │  └──▶ parked ─ the mapping is learned ─▶ claimed again
+//!            └───── released     └─────▶ failed ─ its wait is over ───────▶ claimed again
+//! ```
+//! `received`, `processing`, `failed` and `parked` are open. An open row may be claimed if and only if it is due; `due_at` is
+//! the retry time, the lease's end or "never" (`infinity`), so no state can be forgotten.
+//!
+//! `store` and `queue` hold every statement that writes `inbox_events`, `receipts` and `conflicts`; `history` only reads.
+
+pub mod store;
+pub mod queue;
+pub mod history;

@@ -1,0 +1,283 @@
+//! Every statement that moves a stored event between states.
+
+use sqlx::{PgConnection, PgExecutor};
+use time::OffsetDateTime;
+
+use crate::clock::Clock;
+use crate::domain::event::{Source, Status};
+use crate::domain::ids::{AccountId, CustomerId, EventId, EventKey, LeaseToken};
+use crate::domain::instant::Instant;
+
+/// How long a claimed event is its worker's.
+pub const LEASE_SECS: f64 = 30.0;
+/// Events taken by one claim.
+pub const CLAIM_LIMIT: i64 = 25;
+
+/// An event in the hands of a worker.
+#[derive(Debug, Clone)]
+pub struct Claimed {
+    pub id: EventId,
+    pub token: LeaseToken,
+    pub source: Source,
+    pub key: EventKey,
+    pub kind: String,
+    /// None once it was pruned; its facts are kept.
+    pub body: Option<Vec<u8>>,
+    pub occurred: Option<Instant>,
+    pub received: Instant,
+    /// Failures charged so far.
+    pub attempts: i32,
+    /// Claims since the last verdict, this one included.
+    pub claims: i32,
+    pub account: Option<AccountId>,
+    pub replayed_by: Option<String>,
+}
+
+/// Takes up to `limit` due events for a lease. Commits by itself, so no lock is held while anything is asked or done.
+///
+/// The materialised CTE is a fence: without it the planner may run the limited subquery again and claim more than asked. The
+/// states are literals so that a prepared statement's generic plan still matches the partial index. A lease that ended makes
+/// its row due again, so a dead worker needs no sweeper.
+pub async fn claim(db: impl PgExecutor<'_>, limit: i64, lease_secs: f64, clock: Clock) -> sqlx::Result<Vec<Claimed>> {
+    let token = LeaseToken::fresh();
+    let rows = sqlx::query!(
+        r#"with due as materialized (
+               select id from inbox_events
+               where status in ('received', 'processing', 'failed', 'parked') and due_at <= coalesce($1, now())
+               order by due_at, id
+               limit $2
+               for update skip locked
+           )
+           update inbox_events e
+           set status = 'processing', claims = e.claims + 1, lease_token = $3,
+               due_at = coalesce($1, now()) + make_interval(secs => $4)
+           from due where e.id = due.id
+           returning e.id as "id: EventId", e.source, e.dedupe_key as "key: EventKey", e.type as kind, e.body, e.occurred_ns,
+                     e.received_at, e.attempts, e.claims, e.account_id as "account: AccountId", e.replayed_by"#,
+        clock.param(),
+        limit,
+        token.0,
+        lease_secs
+    )
+    .fetch_all(db)
+    .await?;
+    let mut claimed = rows
+        .into_iter()
+        .map(|r| {
+            Ok(Claimed {
+                id: r.id,
+                token,
+                source: r.source.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+                key: r.key,
+                kind: r.kind,
+                body: r.body,
+                occurred: r.occurred_ns.map(Instant::from_nanos),
+                received: Instant::from_datetime(r.received_at),
+                attempts: r.attempts,
+                claims: r.claims,
+                account: r.account,
+                replayed_by: r.replayed_by,
+            })
+        })
+        .collect::<sqlx::Result<Vec<Claimed>>>()?;
+    claimed.sort_by_key(|c| c.id);
+    Ok(claimed)
+}
+
+/// The events of this claim that are still ours, locked until the transaction ends, and the transaction's `now`.
+///
+/// The first statement of every handler: a worker that slept past its lease finds nothing here and stops, and while we hold
+/// the rows a new claim passes them by.
+pub async fn hold(
+    conn: &mut PgConnection,
+    ids: &[EventId],
+    token: LeaseToken,
+    clock: Clock,
+) -> sqlx::Result<(Vec<EventId>, OffsetDateTime)> {
+    let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    let rows = sqlx::query!(
+        r#"select id as "id: EventId", coalesce($3, now()) as "now!" from inbox_events
+           where id = any($1) and lease_token = $2 and status = 'processing' order by id for update"#,
+        &ids,
+        token.0,
+        clock.param()
+    )
+    .fetch_all(conn)
+    .await?;
+    let now = rows.first().map_or(OffsetDateTime::UNIX_EPOCH, |r| r.now);
+    Ok((rows.into_iter().map(|r| r.id).collect(), now))
+}
+
+/// A verdict to be written with the effects it speaks of.
+#[derive(Debug, Clone)]
+pub struct Settlement {
+    pub id: EventId,
+    pub status: Status,
+    pub reason: String,
+    pub account: Option<AccountId>,
+    /// When a parked event is looked at again; none means when it is re-armed.
+    pub due: Option<OffsetDateTime>,
+    pub waits_for: Option<String>,
+}
+
+/// Marks events, each only if the lease is still ours. Returns how many were marked.
+pub async fn settle(
+    conn: &mut PgConnection,
+    settlements: &[Settlement],
+    token: LeaseToken,
+    now: OffsetDateTime,
+) -> sqlx::Result<u64> {
+    let mut ids = Vec::new();
+    let mut statuses = Vec::new();
+    let mut reasons = Vec::new();
+    let mut accounts = Vec::new();
+    let mut dues = Vec::new();
+    let mut waits = Vec::new();
+    for s in settlements {
+        ids.push(s.id.0);
+        statuses.push(s.status.as_str());
+        reasons.push(s.reason.as_str());
+        accounts.push(s.account.map(|a| a.0));
+        dues.push(s.due);
+        waits.push(s.waits_for.as_deref());
+    }
+    let done = sqlx::query!(
+        r#"update inbox_events e
+           set status = s.status, reason = s.reason, account_id = coalesce(s.account, e.account_id), waits_for = s.waits_for,
+               due_at = case when s.status = 'parked' then coalesce(s.due, 'infinity') else e.due_at end,
+               lease_token = null, claims = 0, processed_at = $8, replayed_by = null
+           from unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::timestamptz[], $6::text[])
+                as s (id, status, reason, account, due, waits_for)
+           where e.id = s.id and e.lease_token = $7 and e.status = 'processing'"#,
+        &ids,
+        &statuses as &[&str],
+        &reasons as &[&str],
+        &accounts as &[Option<i64>],
+        &dues as &[Option<OffsetDateTime>],
+        &waits as &[Option<&str>],
+        token.0,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// What a failed run leaves behind.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    pub status: Status,
+    pub attempts: i32,
+    pub reason: String,
+    pub error: String,
+    pub due: OffsetDateTime,
+}
+
+/// Records a failure, if the lease is still ours.
+pub async fn fail(conn: &mut PgConnection, event: &Claimed, failure: &Failure, now: OffsetDateTime) -> sqlx::Result<bool> {
+    let done = sqlx::query!(
+        r#"update inbox_events
+           set status = $3, attempts = $4, reason = $5, last_error = $6, due_at = $7, processed_at = $8, lease_token = null,
+               claims = 0, waits_for = null
+           where id = $1 and lease_token = $2 and status = 'processing'"#,
+        event.id.0,
+        event.token.0,
+        failure.status.as_str(),
+        failure.attempts,
+        failure.reason,
+        failure.error,
+        failure.due,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Gives a claim back, uncharged, to be due at once or in `wait_secs`.
+pub async fn release(db: impl PgExecutor<'_>, ids: &[EventId], token: LeaseToken, wait_secs: f64, clock: Clock) -> sqlx::Result<u64> {
+    let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    let done = sqlx::query!(
+        r#"update inbox_events
+           set status = case when attempts > 0 then 'failed' else 'received' end, claims = greatest(claims - 1, 0),
+               due_at = coalesce($4, now()) + make_interval(secs => $3), lease_token = null
+           where id = any($1) and lease_token = $2 and status = 'processing'"#,
+        &ids,
+        token.0,
+        wait_secs,
+        clock.param()
+    )
+    .execute(db)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// Makes events that waited for one of these customers due. Call it in the transaction that learned the mapping.
+pub async fn rearm_customers(conn: &mut PgConnection, customers: &[CustomerId], now: OffsetDateTime) -> sqlx::Result<u64> {
+    let waits: Vec<String> = customers.iter().map(|c| waits_for_customer(c.as_str())).collect();
+    rearm(conn, &waits, now).await
+}
+
+/// Makes events that waited for one of these plan keys due: they are configured now.
+pub async fn rearm_plan_keys(conn: &mut PgConnection, keys: &[&str], now: OffsetDateTime) -> sqlx::Result<u64> {
+    let waits: Vec<String> = keys.iter().map(|k| waits_for_plan_key(k)).collect();
+    rearm(conn, &waits, now).await
+}
+
+async fn rearm(conn: &mut PgConnection, waits: &[String], now: OffsetDateTime) -> sqlx::Result<u64> {
+    let done = sqlx::query!(
+        "update inbox_events set due_at = $2 where status = 'parked' and waits_for = any($1) and due_at > $2",
+        waits,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// The net under `rearm_customers`: every parked event whose customer is known becomes due.
+pub async fn rearm_sweep(db: impl PgExecutor<'_>, clock: Clock) -> sqlx::Result<u64> {
+    let done = sqlx::query!(
+        r#"update inbox_events e set due_at = coalesce($1, now())
+           where e.status = 'parked' and e.due_at = 'infinity' and e.waits_for like 'customer:%'
+             and exists (select 1 from customer_map m where m.source = e.source and m.customer_id = substr(e.waits_for, 10))"#,
+        clock.param()
+    )
+    .execute(db)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+pub fn waits_for_customer(customer: &str) -> String {
+    format!("customer:{customer}")
+}
+
+pub fn waits_for_plan_key(key: &str) -> String {
+    format!("plan_key:{key}")
+}
+
+/// Puts stored events back in the queue, `per_second` of them due each second. An event that is being processed, or already
+/// waits, is left alone. Returns the ids that were requeued.
+pub async fn requeue(
+    conn: &mut PgConnection,
+    ids: &[EventId],
+    asked_by: &str,
+    per_second: f64,
+    now: OffsetDateTime,
+) -> sqlx::Result<Vec<EventId>> {
+    let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    sqlx::query_scalar!(
+        r#"update inbox_events e
+           set status = 'received', attempts = 0, claims = 0, lease_token = null, waits_for = null, replayed_by = $2,
+               due_at = $4::timestamptz + make_interval(secs => (g.n - 1) / $3::float8)
+           from unnest($1::bigint[]) with ordinality as g (id, n)
+           where e.id = g.id and e.status in ('applied', 'ignored', 'dead', 'parked', 'failed')
+           returning e.id as "id: EventId""#,
+        &ids,
+        asked_by,
+        per_second,
+        now
+    )
+    .fetch_all(conn)
+    .await
+}

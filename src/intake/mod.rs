@@ -1,0 +1,116 @@
+//! Intake: verify, store, answer. Nothing else happens before the answer.
+//!
+//! A 200 means one thing: the event is stored. `batch` lets deliveries that arrive together share a commit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::PgPool;
+use tokio::time::{Instant, timeout_at};
+
+use crate::checkpoint::{Break, Checkpoints, Step};
+use crate::clock::Clock;
+use crate::domain::event::{Delivery, Source};
+use crate::domain::ids::EventKey;
+use crate::inbox::store::{self, Stored};
+use crate::providers::{Providers, VerifyError};
+use crate::wake::Wake;
+
+pub mod batch;
+
+use batch::Batcher;
+
+/// Every delivery is answered within this: a provider that waits longer may call it a failure.
+pub const ANSWER_WITHIN: Duration = Duration::from_millis(2_400);
+
+/// What a sender is told about a genuine delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Receipt {
+    pub event: EventKey,
+    pub copy: bool,
+}
+
+/// Why a delivery was not stored.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Refusal {
+    #[error("this provider is not configured here")]
+    NotConfigured,
+    #[error("{0}")]
+    NotGenuine(String),
+    /// It may be genuine, and it may even have been stored: the sender has to try again.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+/// The endpoint behind the web page: one for all requests.
+#[derive(Clone)]
+pub struct Intake {
+    providers: Arc<Providers>,
+    batcher: Batcher,
+}
+
+impl Intake {
+    /// Starts storing through `pool`. `wake` is told of every new event.
+    pub fn start(pool: PgPool, providers: Arc<Providers>, wake: Wake, checkpoints: Checkpoints) -> Self {
+        Self { providers, batcher: Batcher::start(pool, wake, checkpoints) }
+    }
+
+    pub fn is_configured(&self, source: Source) -> bool {
+        self.providers.is_configured(source)
+    }
+
+    /// Takes one delivery. Returns only once it is durably stored; what is stored does not depend on who still waits for it.
+    ///
+    /// # Errors
+    /// [`Refusal`], within [`ANSWER_WITHIN`]. After `Unavailable` a row may exist that nobody was told of.
+    pub async fn receive(&self, source: Source, webhook_id: Option<&str>, body: &[u8]) -> Result<Receipt, Refusal> {
+        let deadline = Instant::now() + ANSWER_WITHIN;
+        let verified = timeout_at(deadline, self.providers.verify(source, webhook_id, body)).await;
+        let delivery = match verified {
+            Ok(Some(Ok(delivery))) => delivery,
+            Ok(Some(Err(VerifyError::NotGenuine { why }))) => return Err(Refusal::NotGenuine(why)),
+            Ok(Some(Err(VerifyError::CannotTell { why }))) => return Err(Refusal::Unavailable(why)),
+            Ok(None) => return Err(Refusal::NotConfigured),
+            Err(_) => return Err(Refusal::Unavailable("the provider's keys did not come in time".to_owned())),
+        };
+        let event = delivery.key.clone();
+        match timeout_at(deadline, self.batcher.store(delivery, deadline)).await {
+            Ok(Ok(stored)) => Ok(Receipt { event, copy: stored.copy }),
+            Ok(Err(why)) => Err(Refusal::Unavailable(why)),
+            Err(_) => Err(Refusal::Unavailable("the database did not answer in time".to_owned())),
+        }
+    }
+}
+
+/// Why a batch was not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum AcceptError {
+    #[error("the inbox could not be written")]
+    Database(#[from] sqlx::Error),
+    #[error(transparent)]
+    Break(#[from] Break),
+}
+
+/// The inner step: stores verified deliveries in one statement and says what became of each. The live endpoint, the Engine
+/// Room and the tests all come through here.
+pub async fn accept(
+    pool: &PgPool,
+    batch: &[&Delivery],
+    clock: Clock,
+    checkpoints: &Checkpoints,
+) -> Result<Vec<Stored>, AcceptError> {
+    let keys: Vec<&EventKey> = batch.iter().map(|d| &d.key).collect();
+    checkpoints.reach(Step::BeforeStore, &keys).await?;
+    let stored = store::store(pool, batch, clock).await?;
+    for (delivery, stored) in batch.iter().zip(&stored) {
+        tracing::info!(event = %delivery.key, r#type = delivery.kind, copy = stored.copy, "delivery stored");
+        if stored.conflict {
+            tracing::error!(event = %delivery.key, alert = "conflict", "a genuine delivery says something else under a known event id; the first stands");
+        }
+        if stored.other_header {
+            tracing::warn!(event = %delivery.key, webhook_id = delivery.webhook_id, "the webhook-id differs from the first delivery's; the signed event id decides");
+        }
+    }
+    checkpoints.reach(Step::Stored, &keys).await?;
+    Ok(stored)
+}
