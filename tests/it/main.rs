@@ -1,1 +1,4 @@
 //! One test binary. Each module is a subject; `support` holds what they share.
+
+mod oracle;
+mod support;
