@@ -14,3 +14,4 @@ pub mod billing;
 pub mod intake;
 pub mod replay;
 pub mod worker;
+pub mod local_kinde;

@@ -57,33 +57,44 @@ struct Candidate<'f> {
 pub fn rule<'f>(facts: &[&'f Dated], keys: &PlanKeys, now: Instant) -> Ruling<'f> {
     let ends = Ends::of(facts);
     let snapshot = facts.iter().rposition(|f| matches!(f.fact, Fact::Snapshot { .. }));
-    let candidates = candidates(facts, snapshot, &ends);
+    let candidates = candidates(facts, snapshot, &ends, keys);
     let live = live_agreements(&candidates, now);
 
     let mut last_end: Option<Ending<'f>> = None;
+    let mut unknown: Option<&Candidate<'f>> = None;
     for candidate in candidates.iter().rev() {
         let ending = match candidate.agreement {
             Some(_) => candidate.ended,
             None => Ending::first(candidate.ended, ends.naming_other(candidate.at.plus(CHANGE_SPAN), &live)),
         };
-        match ending {
-            Some(ending) if ending.effective <= now => last_end = Ending::last(last_end, Some(ending)),
-            _ => return newest(candidate, facts, keys),
+        if let Some(ending) = ending.filter(|end| end.effective <= now) {
+            last_end = Ending::last(last_end, Some(ending));
+        } else if let Some(plan) = keys.plan_of(candidate.plan_key) {
+            let decided = DecidedBy { at: candidate.at, by: candidate.by, key: candidate.key };
+            let known = Ruling { plan, decided: Some(decided), unknown: None };
+            return match unknown {
+                None => known,
+                Some(start) => as_before(start, Some(known), facts, keys),
+            };
+        } else {
+            unknown = unknown.or(Some(candidate));
         }
     }
-    nothing_live(facts, snapshot, last_end, keys, now)
+    match unknown {
+        Some(start) => as_before(start, None, facts, keys),
+        None => nothing_live(facts, snapshot, last_end, keys, now),
+    }
 }
 
-fn newest<'f>(start: &Candidate<'f>, facts: &[&'f Dated], keys: &PlanKeys) -> Ruling<'f> {
-    if let Some(plan) = keys.plan_of(start.plan_key) {
-        let decided = DecidedBy { at: start.at, by: start.by, key: start.key };
-        return Ruling { plan, decided: Some(decided), unknown: None };
-    }
-    // An unknown plan key leaves the plan as it was just before that change.
+/// A plan key that is not configured leaves the plan as it was just before that change, or as a Start that is still live
+/// has it: whichever is better for the payer.
+fn as_before<'f>(start: &Candidate<'f>, known: Option<Ruling<'f>>, facts: &[&'f Dated], keys: &PlanKeys) -> Ruling<'f> {
     let before = start.at.minus(CHANGE_SPAN);
-    let earlier = &facts[..facts.partition_point(|f| f.at < before)];
+    let earlier = rule(&facts[..facts.partition_point(|f| f.at < before)], keys, before);
     let unknown = UnknownKey { plan_key: start.plan_key.to_owned(), at: start.at, key: start.key.clone() };
-    Ruling { unknown: Some(unknown), ..rule(earlier, keys, before) }
+    let weight = |r: &Ruling<'_>| (r.plan, r.decided.as_ref().map(|d| d.at));
+    let better = known.filter(|known| weight(known) > weight(&earlier)).unwrap_or(earlier);
+    Ruling { unknown: Some(unknown), ..better }
 }
 
 fn nothing_live<'f>(
@@ -94,17 +105,14 @@ fn nothing_live<'f>(
     now: Instant,
 ) -> Ruling<'f> {
     let by_end = last_end.map(|end| DecidedBy { at: end.effective, by: Deciding::End, key: end.key });
-    let asked = snapshot.map(|n| facts[n]).filter(|f| matches!(&f.fact, Fact::Snapshot { live } if live.is_empty()));
-    let decided = match asked {
-        None => by_end.or_else(|| snapshot.map(|n| answered(facts[n]))),
-        Some(asked) => {
-            // The answer "nothing is live" decides only where no End had said so already.
-            let told: Vec<&Dated> = facts.iter().copied().filter(|f| !matches!(f.fact, Fact::Snapshot { .. })).collect();
-            let ruling = rule(&told, keys, now);
-            ruling.decided.filter(|_| ruling.plan == Plan::Free).or_else(|| Some(answered(asked)))
-        }
+    let by_answer = || {
+        // The answer "nothing is live" decides only where no End had said so already.
+        let asked = facts[snapshot?];
+        let told: Vec<&Dated> = facts.iter().copied().filter(|f| !matches!(f.fact, Fact::Snapshot { .. })).collect();
+        let ruling = rule(&told, keys, now);
+        ruling.decided.filter(|_| ruling.plan == Plan::Free).or_else(|| Some(answered(asked)))
     };
-    Ruling { plan: Plan::Free, decided, unknown: None }
+    Ruling { plan: Plan::Free, decided: by_end.or_else(by_answer), unknown: None }
 }
 
 fn answered<'f>(snapshot: &'f Dated) -> DecidedBy<'f> {
@@ -112,11 +120,11 @@ fn answered<'f>(snapshot: &'f Dated) -> DecidedBy<'f> {
 }
 
 /// Every Start that counts, oldest first. A snapshot replaces all Starts before it by the agreements it lists.
-fn candidates<'f>(facts: &[&'f Dated], snapshot: Option<usize>, ends: &Ends<'f>) -> Vec<Candidate<'f>> {
+fn candidates<'f>(facts: &[&'f Dated], snapshot: Option<usize>, ends: &Ends<'f>, keys: &PlanKeys) -> Vec<Candidate<'f>> {
     let mut all = Vec::new();
     let after = match snapshot {
         Some(n) => {
-            all.extend(listed(facts[n], &facts[..n], ends));
+            all.extend(listed(facts[n], &facts[..n], ends, keys));
             &facts[n + 1..]
         }
         None => facts,
@@ -132,7 +140,7 @@ fn candidates<'f>(facts: &[&'f Dated], snapshot: Option<usize>, ends: &Ends<'f>)
 }
 
 /// The agreements of a snapshot as Starts, dated by the fact that began them where we have it.
-fn listed<'f>(snapshot: &'f Dated, before: &[&'f Dated], ends: &Ends<'f>) -> Vec<Candidate<'f>> {
+fn listed<'f>(snapshot: &'f Dated, before: &[&'f Dated], ends: &Ends<'f>, keys: &PlanKeys) -> Vec<Candidate<'f>> {
     let Fact::Snapshot { live } = &snapshot.fact else { return Vec::new() };
     let mut began: HashMap<(&AgreementId, &str), &'f Dated> = HashMap::new();
     for fact in before {
@@ -154,7 +162,8 @@ fn listed<'f>(snapshot: &'f Dated, before: &[&'f Dated], ends: &Ends<'f>) -> Vec
             }
         })
         .collect();
-    all.sort_by(|a, b| (a.at, a.plan_key).cmp(&(b.at, b.plan_key)));
+    // Of agreements that nobody told us about, Pro counts for more than Free, and either for more than an unknown key.
+    all.sort_by_key(|c| (c.at, keys.plan_of(c.plan_key), c.plan_key));
     all
 }
 

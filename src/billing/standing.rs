@@ -17,19 +17,20 @@ pub fn past_due_since(facts: &[&Dated], keys: &PlanKeys, now: Instant) -> Option
     let first = *owed.first()?;
 
     let moments: BTreeSet<Instant> =
-        facts.iter().filter_map(|f| may_end_plan(f, keys)).filter(|at| *at >= first && *at <= now).collect();
+        facts.iter().filter_map(|f| may_end_plan(f, keys)).filter(|at| at.plus(CHANGE_SPAN) >= first && *at <= now).collect();
     // The plan ended at a moment if the change that happened there, once complete, left the account on Free.
     let ended = moments.into_iter().rev().find(|at| {
         let complete = at.plus(CHANGE_SPAN);
         let until = &facts[..facts.partition_point(|f| f.at <= complete)];
         plan::rule(until, keys, complete).plan == Plan::Free
     });
-    owed.into_iter().find(|at| ended.is_none_or(|ended| *at > ended))
+    owed.into_iter().find(|at| ended.is_none_or(|ended| *at > ended.plus(CHANGE_SPAN)))
 }
 
 fn may_end_plan(fact: &Dated, keys: &PlanKeys) -> Option<Instant> {
     match &fact.fact {
         Fact::Start { plan_key, .. } if keys.plan_of(plan_key) == Some(Plan::Free) => Some(fact.at),
+        Fact::Snapshot { .. } => Some(fact.at),
         _ => end_of(fact),
     }
 }

@@ -64,6 +64,13 @@ struct Verdict {
     since: Option<Ns>,
 }
 
+impl Verdict {
+    /// What never leaves a payer on Free.
+    fn better(self, other: Self) -> Self {
+        if (other.plan, other.since) > (self.plan, self.since) { other } else { self }
+    }
+}
+
 /// What could decide the plan: a Start that was told, or an agreement that the last snapshot listed as live.
 #[derive(Debug, Clone, Copy)]
 enum Candidate<'a> {
@@ -82,15 +89,21 @@ struct End<'a> {
 struct Sight<'a> {
     facts: &'a [&'a Dated],
     t: Ns,
+    keys: &'a PlanKeys,
 }
 
 /// The plan is that of the newest live Start; with none it is Free.
 fn decide(facts: &[&Dated], keys: &PlanKeys, t: Ns) -> Verdict {
-    let sight = Sight { facts, t };
-    match sight.newest_live() {
+    let sight = Sight { facts, t, keys };
+    match sight.newest_live(|_| true) {
         Some(newest) => match keys.plan_of(newest.plan_key()) {
             Some(plan) => Verdict { plan, since: Some(newest.deciding()) },
-            None => as_before(newest.at() - CHANGE, facts, keys),
+            None => {
+                let before = as_before(newest.deciding() - CHANGE, facts, keys);
+                let known = sight.newest_live(|one| keys.plan_of(one.plan_key()).is_some());
+                let known = known.map(|one| (keys.plan_of(one.plan_key()), Some(one.deciding())));
+                known.into_iter().filter_map(|(plan, since)| Some(Verdict { plan: plan?, since })).fold(before, Verdict::better)
+            }
         },
         None => Verdict { plan: Plan::Free, since: sight.free_since(keys) },
     }
@@ -136,9 +149,9 @@ impl<'a> Sight<'a> {
         told().map(|dated| ns(dated.at)).max().unwrap_or(ns(snapshot.at))
     }
 
-    fn newest_live(&self) -> Option<Candidate<'a>> {
-        let live: Vec<_> = self.candidates().into_iter().filter(|one| self.is_live(one)).collect();
-        live.iter().copied().find(|one| live.iter().all(|other| !other.is_newer_than(one)))
+    fn newest_live(&self, counts: impl Fn(&Candidate<'a>) -> bool) -> Option<Candidate<'a>> {
+        let live: Vec<_> = self.candidates().into_iter().filter(|one| counts(one) && self.is_live(one)).collect();
+        live.iter().copied().find(|one| live.iter().all(|other| !other.is_newer_than(one, self.keys)))
     }
 
     fn is_live(&self, start: &Candidate<'a>) -> bool {
@@ -175,10 +188,8 @@ impl<'a> Sight<'a> {
 
     /// No Start is live: when that came to be, as far as it is known.
     fn free_since(&self, keys: &PlanKeys) -> Option<Ns> {
-        match self.snapshot() {
-            Some(snapshot) if lists_nothing(snapshot) => Some(self.free_without_snapshots(keys).unwrap_or(ns(snapshot.at))),
-            _ => self.candidates().iter().filter_map(|start| self.ended_at(start)).max(),
-        }
+        let ended = self.candidates().iter().filter_map(|start| self.ended_at(start)).max();
+        ended.or_else(|| self.snapshot().map(|snapshot| self.free_without_snapshots(keys).unwrap_or(ns(snapshot.at))))
     }
 
     fn ended_at(&self, start: &Candidate<'a>) -> Option<Ns> {
@@ -238,13 +249,15 @@ impl<'a> Candidate<'a> {
         matches!(self, Self::Told(Dated { fact: Fact::Start { changed: true, .. }, .. }))
     }
 
-    fn is_newer_than(&self, other: &Self) -> bool {
+    fn is_newer_than(&self, other: &Self, keys: &PlanKeys) -> bool {
         match (self, other) {
             (Self::Told(one), Self::Told(other)) => one.order() > other.order(),
             (Self::Told(_), Self::Listed { .. }) => true,
             (Self::Listed { .. }, Self::Told(_)) => false,
             (Self::Listed { .. }, Self::Listed { .. }) => {
-                (self.deciding(), self.plan_key()) > (other.deciding(), other.plan_key())
+                // Of two that nobody told us about, Pro counts for more than Free, and either for more than an unknown key.
+                let weight = |one: &Self| (one.deciding(), keys.plan_of(one.plan_key()), one.plan_key().to_owned());
+                weight(self) > weight(other)
             }
         }
     }
@@ -262,10 +275,6 @@ fn end(dated: &Dated) -> Option<End<'_>> {
         }
         _ => None,
     }
-}
-
-fn lists_nothing(snapshot: &Dated) -> bool {
-    matches!(&snapshot.fact, Fact::Snapshot { live } if live.is_empty())
 }
 
 // ---- the Pro entries -------------------------------------------------------------------------------------------------
@@ -318,7 +327,7 @@ fn past_due_since(facts: &[&Dated], keys: &PlanKeys, now: Ns) -> Option<Instant>
     let is_bad = |dated: &Dated| matches!(dated.fact, Fact::PaymentFailed { .. } | Fact::Overdue { .. });
     let is_paid_later =
         |bad: &Dated| facts.iter().any(|paid| matches!(paid.fact, Fact::Paid { .. }) && paid.order() > bad.order());
-    let is_over = |bad: &Dated| plan_ends(facts, keys, now).iter().any(|end| ns(bad.at) <= *end);
+    let is_over = |bad: &Dated| plan_ends(facts, keys, now).iter().any(|end| ns(bad.at) <= *end + CHANGE);
     facts.iter().filter(|bad| is_bad(bad) && !is_paid_later(bad) && !is_over(bad)).map(|bad| bad.at).min()
 }
 
@@ -326,6 +335,7 @@ fn past_due_since(facts: &[&Dated], keys: &PlanKeys, now: Ns) -> Option<Instant>
 fn plan_ends(facts: &[&Dated], keys: &PlanKeys, now: Ns) -> Vec<Ns> {
     let may_end = |dated: &Dated| match &dated.fact {
         Fact::Start { plan_key, .. } if keys.plan_of(plan_key) == Some(Plan::Free) => Some(ns(dated.at)),
+        Fact::Snapshot { .. } => Some(ns(dated.at)),
         _ => end(dated).map(|end| end.takes_effect),
     };
     let is_free_after = |moment: Ns| {
@@ -1059,7 +1069,7 @@ mod tests {
                 facts.iter().flat_map(|one| facts.iter().map(move |other| ns(one.at) - ns(other.at))).collect();
             let same = |one: &Dated, other: &Dated| one.at == other.at && one.key != other.key;
             let kinde = told_by(Source::Kinde, &facts);
-            let sight = Sight { facts: &kinde, t: ns(now) };
+            let sight = Sight { facts: &kinde, t: ns(now), keys: &keys };
             let started = sight.candidates();
             for (edge, met) in [
                 ("no fact at all", facts.is_empty()),
@@ -1073,12 +1083,12 @@ mod tests {
                 ("a nanosecond more", gaps.contains(&(CHANGE + 1))),
                 ("45 days apart", gaps.contains(&BELONGS)),
                 ("45 days and a nanosecond", gaps.contains(&(BELONGS + 1))),
-                ("a listed agreement decides", matches!(sight.newest_live(), Some(Candidate::Listed { .. }))),
+                ("a listed agreement decides", matches!(sight.newest_live(|_| true), Some(Candidate::Listed { .. }))),
                 (
                     "a listed agreement ended",
                     started.iter().any(|one| matches!(one, Candidate::Listed { .. }) && !sight.is_live(one)),
                 ),
-                ("an unknown plan decides", sight.newest_live().is_some_and(|one| one.plan_key() == GOLD)),
+                ("an unknown plan decides", sight.newest_live(|_| true).is_some_and(|one| one.plan_key() == GOLD)),
                 ("a change that left its agreement", started.iter().any(|one| one.named() != sight.counts_as_naming(one))),
                 (
                     "held up by another agreement",

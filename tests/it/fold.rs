@@ -1,0 +1,51 @@
+//! The product's fold against the independent one: random histories, in any order, read at any moment.
+
+use bottle::billing::fold::fold;
+use bottle::domain::fact::Dated;
+use bottle::domain::instant::Instant;
+use bottle::domain::plan::PlanKeys;
+use proptest::prelude::*;
+
+use crate::oracle::{OracleState, oracle};
+use crate::support::histories::{meanings, moment, read_history, wire_history};
+use crate::support::cases;
+
+fn folded(facts: &[Dated], now: Instant) -> OracleState {
+    let mut facts = facts.to_vec();
+    facts.sort_by(|a, b| a.order().cmp(&b.order()));
+    let state = fold(&facts, &PlanKeys::default(), now);
+    OracleState {
+        plan: state.plan,
+        plan_changed_at: state.decided.map(|d| d.at),
+        past_due_since: state.past_due_since,
+        pro_periods: state.pro_periods,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(4_000), ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_history_folds_as_the_independent_fold_says((facts, shuffled, now) in read_history()) {
+        let want = oracle(&facts, &PlanKeys::default(), now);
+        prop_assert_eq!(&folded(&facts, now), &want);
+        prop_assert_eq!(&folded(&shuffled, now), &want, "in another order of arrival");
+    }
+
+    #[test]
+    fn what_is_stored_as_upcoming_comes_to_pass((facts, _, now) in read_history(), later in 0..400_i64) {
+        let later = Instant::from_nanos(now.nanos() + later * 3_600_000_000_000);
+        let mut sorted = facts.clone();
+        sorted.sort_by(|a, b| a.order().cmp(&b.order()));
+        let state = fold(&sorted, &PlanKeys::default(), now);
+        let read = state.upcoming.iter().take_while(|u| u.at <= later).last().map_or(state.plan, |u| u.plan);
+        prop_assert_eq!(read, oracle(&facts, &PlanKeys::default(), later).plan);
+    }
+
+    #[test]
+    fn events_as_the_wire_has_them_fold_as_the_independent_fold_says(claims in wire_history()) {
+        let facts = meanings(&claims);
+        let now = moment("12-31 00:00:00");
+        prop_assert_eq!(folded(&facts, now), oracle(&facts, &PlanKeys::default(), now));
+    }
+}
