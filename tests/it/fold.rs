@@ -23,7 +23,7 @@ fn folded(facts: &[Dated], now: Instant) -> OracleState {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(4_000), ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(1_500), ..ProptestConfig::default() })]
 
     #[test]
     fn any_history_folds_as_the_independent_fold_says((facts, shuffled, now) in read_history()) {

@@ -846,10 +846,28 @@ mod tests {
                     "10-21 10:00:00 start a pro",
                     "11-25 10:00:00 failed a",
                     "11-25 10:00:00 end a",
-                    "11-25 10:00:00.000000001 overdue a",
+                    "11-25 10:00:10.000000001 overdue a",
                 ],
                 "12-01 00:00:00",
-                "free since 11-25 10:00:00, past due since 11-25 10:00:00.000000001; 2026-10",
+                "free since 11-25 10:00:00, past due since 11-25 10:00:10.000000001; 2026-10",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn an_unknown_plan_takes_nothing_from_a_payer() {
+        check(&[
+            (
+                "A Pro Start of the same change is not forgotten because its twin has an unknown plan key.",
+                &["10-21 10:00:00 start a pro", "10-21 10:00:01 start a gold"],
+                "10-22 10:00:00",
+                "pro since 10-21 10:00:00; 2026-10",
+            ),
+            (
+                "Leaving Pro for an unknown plan keeps Pro until somebody says what the plan is.",
+                &["10-21 10:00:00 start a pro", "11-21 10:00:00 end a", "11-21 10:00:01 start b gold"],
+                "11-22 10:00:00",
+                "pro since 10-21 10:00:00; 2026-10",
             ),
         ]);
     }
@@ -857,6 +875,18 @@ mod tests {
     #[test]
     fn a_snapshot_corrects_the_plan_and_grants_nothing() {
         check(&[
+            (
+                "Of two listed agreements that nobody told us about, Pro counts.",
+                &["10-21 10:00:00 snapshot a=pro b=starter"],
+                "10-22 10:00:00",
+                "pro since 10-21 10:00:00",
+            ),
+            (
+                "A listed agreement with an unknown plan does not hide a listed Pro one.",
+                &["10-21 10:00:00 snapshot a=pro b=gold"],
+                "10-22 10:00:00",
+                "pro since 10-21 10:00:00",
+            ),
             (
                 "What it lists is the plan from the moment we asked, without an allowance.",
                 &["10-23 10:00:00 snapshot a=pro"],
