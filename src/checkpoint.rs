@@ -119,3 +119,37 @@ impl fmt::Debug for Checkpoints {
         write!(f, "Checkpoints(observed: {})", self.0.is_some())
     }
 }
+
+/// Debug builds only: the process kills itself at a step, as a test asked it to.
+#[cfg(debug_assertions)]
+pub mod dying {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use rustix::process::{Signal, getpid, kill_process};
+
+    use super::{Observer, Pause, Step};
+    use crate::domain::ids::EventKey;
+
+    struct Dying {
+        step: Step,
+        visits_left: AtomicUsize,
+    }
+
+    /// `BOTTLE_DIE_AT=half-way:3` dies at the third visit of that step.
+    pub fn from_env() -> Option<Arc<dyn Observer>> {
+        let wish = std::env::var("BOTTLE_DIE_AT").ok()?;
+        let (step, visit) = wish.split_once(':').unwrap_or((&wish, "1"));
+        Some(Arc::new(Dying { step: step.parse().ok()?, visits_left: AtomicUsize::new(visit.parse().ok()?) }))
+    }
+
+    impl Observer for Dying {
+        fn at<'a>(&'a self, step: Step, _: &'a [&'a EventKey]) -> Pause<'a> {
+            if step == self.step && self.visits_left.fetch_sub(1, Ordering::SeqCst) == 1 {
+                // SIGKILL: no destructor runs, nothing is flushed.
+                let _ = kill_process(getpid(), Signal::KILL);
+            }
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+}

@@ -1,6 +1,9 @@
 //! Bottle: billing state that stays correct.
 
 pub mod domain;
+pub mod config;
+pub mod db;
+pub mod telemetry;
 pub mod clock;
 pub mod wake;
 pub mod checkpoint;
@@ -14,4 +17,5 @@ pub mod billing;
 pub mod intake;
 pub mod replay;
 pub mod worker;
+pub mod web;
 pub mod local_kinde;

@@ -1,0 +1,56 @@
+//! The door frame: the command line, and what each command puts together. The only room that knows them all.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::Settings;
+
+mod database;
+mod parts;
+mod serve;
+mod replay;
+
+/// Billing state that stays correct however events repeat, arrive late, or fail half-way.
+///
+/// Without a command, `bottle serve` runs. Settings come from flags, the environment and a file `.env`, in this order.
+#[derive(Debug, Parser)]
+#[command(name = "bottle", version, max_term_width = 110, after_help = "Exit codes: 0 done, 1 it went wrong, 2 wrong usage.")]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Web pages, webhook endpoint and worker in one process (the default)
+    ///
+    /// Exit codes: 0 stopped by Ctrl-C or SIGTERM, 1 it could not start, 2 wrong usage.
+    Serve,
+    /// Web pages and webhook endpoint without a worker
+    Web,
+    /// A worker without web pages; any number of them may run
+    Worker,
+    /// Put stored events back in the queue and see them run again
+    ///
+    /// Exit codes: 0 every event reached a verdict, 1 some did not or are dead, 2 wrong usage.
+    Replay(replay::ReplayArgs),
+    /// The local Kinde: run it alone, or send signed events with it
+    LocalKinde(crate::local_kinde::cli::LocalKindeArgs),
+}
+
+impl Cli {
+    /// # Errors
+    /// For a person: the chain says what failed and what to do.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command.unwrap_or(Command::Serve) {
+            Command::Serve => serve::run(self.settings.check()?, serve::Roles { web: true, worker: true }).await,
+            Command::Web => serve::run(self.settings.check()?, serve::Roles { web: true, worker: false }).await,
+            Command::Worker => serve::run(self.settings.check()?, serve::Roles { web: false, worker: true }).await,
+            Command::Replay(args) => replay::run(self.settings.check()?, args).await,
+            Command::LocalKinde(args) => Ok(crate::local_kinde::cli::run(args).await?),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! `bottle replay`: puts stored events back in the queue and waits until each has run again.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
+
+use crate::checkpoint::Checkpoints;
+use crate::config::Config;
+use crate::db;
+use crate::domain::event::Status;
+use crate::domain::ids::EventId;
+use crate::domain::instant::Instant;
+use crate::inbox::history::{self, Event, Filter};
+use crate::replay;
+use crate::wake::Wake;
+use crate::worker;
+use crate::worker::process::Engine;
+
+use super::database::Database;
+use super::parts;
+
+/// More than this at once is somebody's mistake.
+const EVENTS_MAX: i64 = 100_000;
+
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Events, by the provider's event id or by ours
+    #[arg(value_name = "EVENT")]
+    events: Vec<String>,
+    /// Events received since this time; alone it means those that are neither applied nor ignored
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
+    /// Only events in these states
+    #[arg(long, value_name = "STATUS", value_delimiter = ',')]
+    status: Vec<Status>,
+    /// Only events of these types, e.g. customer.plan_changed
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+    kinds: Vec<String>,
+    /// Say what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask before replaying many
+    #[arg(long)]
+    yes: bool,
+}
+
+pub async fn run(config: Config, args: ReplayArgs) -> anyhow::Result<ExitCode> {
+    let filter = match args.filter() {
+        Ok(filter) => filter,
+        Err(wrong) => {
+            eprintln!("bottle replay: {wrong}");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let database = Database::attach(&config).await?;
+    let pool = db::pool(&database.options, db::Use::Cli);
+    let kinde = super::serve::tenant(&config);
+    let providers = Arc::new(parts::providers(&config, kinde.as_ref())?);
+    let rules = parts::rules(&config, kinde.as_ref());
+    let engine = parts::engine(pool.clone(), providers, rules, Checkpoints::default());
+
+    let done = replay(&pool, engine, &filter, &args).await;
+    pool.close().await;
+    database.stop().await?;
+    done
+}
+
+async fn replay(pool: &PgPool, engine: Engine, filter: &Filter, args: &ReplayArgs) -> anyhow::Result<ExitCode> {
+    let found = history::find(pool, filter, EVENTS_MAX + 1).await?;
+    if i64::try_from(found.len())? > EVENTS_MAX {
+        bail!("more than {EVENTS_MAX} events match; narrow it with --status, --type or a later --since");
+    }
+    for wanted in &filter.keys {
+        if !found.iter().any(|e| e.key.0 == *wanted || e.id.to_string() == *wanted) {
+            eprintln!("No stored event {wanted}.");
+        }
+    }
+    if found.is_empty() {
+        println!("No stored event matches.");
+        return Ok(if filter.keys.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    if args.dry_run {
+        return rehearse(pool, &engine, &found).await;
+    }
+    if found.len() > 1 && !args.yes && !confirmed(found.len())? {
+        println!("Nothing was replayed.");
+        return Ok(ExitCode::SUCCESS);
+    }
+
+    let ids: Vec<EventId> = found.iter().map(|e| e.id).collect();
+    let mut tx = pool.begin().await?;
+    let now = engine.clock.now(&mut *tx).await?;
+    let requeued = replay::request(&mut tx, &ids, &asked_by(), now).await?;
+    tx.commit().await?;
+    for event in found.iter().filter(|e| !requeued.contains(&e.id)) {
+        println!("{}  left alone: it is {} already", event.key, event.status);
+    }
+    follow(pool, engine, &found, &requeued).await
+}
+
+async fn rehearse(pool: &PgPool, engine: &Engine, found: &[Event]) -> anyhow::Result<ExitCode> {
+    for event in found {
+        let Some(claimed) = history::as_claimed(pool, &[event.id]).await?.pop() else { continue };
+        match engine.rehearse(&claimed).await {
+            Ok(verdict) if verdict.effects.is_nothing() => {
+                println!("{}  nothing would change ({})", event.key, verdict.reason);
+            }
+            Ok(verdict) => {
+                let plan = verdict.effects.plan.map_or_else(String::new, |p| format!("plan {} → {}", p.before, p.after));
+                let entries: Vec<String> = verdict.effects.entries.iter().map(|e| format!("{:+} for {}", e.delta, e.period)).collect();
+                println!("{}  {} [{}]", event.key, verdict.reason, [vec![plan], entries].concat().join(", "));
+            }
+            Err(trouble) => println!("{}  would fail: {}", event.key, trouble.chain()),
+        }
+    }
+    println!("Nothing was changed: this was a dry run of {} event(s).", found.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Works until every requeued event has its verdict. Whatever worker runs one of them, this one or another's, counts.
+async fn follow(pool: &PgPool, engine: Engine, found: &[Event], requeued: &[EventId]) -> anyhow::Result<ExitCode> {
+    let stop = CancellationToken::new();
+    let worker = tokio::spawn(worker::run(engine, 1, Wake::default(), stop.clone()));
+    let bar = ProgressBar::new(requeued.len() as u64);
+    bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} events, {eta} left")?);
+    let keys: Vec<String> = found.iter().filter(|e| requeued.contains(&e.id)).map(|e| e.id.to_string()).collect();
+    let filter = Filter { keys, ..Filter::default() };
+    let mut events = Vec::new();
+    loop {
+        let waiting = |e: &Event| matches!(e.status, Status::Received | Status::Processing);
+        if !requeued.is_empty() {
+            events = history::find(pool, &filter, EVENTS_MAX).await?;
+        }
+        let open = events.iter().filter(|e| waiting(e)).count();
+        bar.set_position((requeued.len() - open.min(requeued.len())) as u64);
+        if open == 0 {
+            break;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(200)) => {}
+            _ = tokio::signal::ctrl_c() => {
+                println!("{open} event(s) still wait; a running worker goes on with them.");
+                break;
+            }
+        }
+    }
+    bar.finish_and_clear();
+    stop.cancel();
+    worker.await?;
+    let mut bad = 0;
+    for event in &events {
+        println!("{}  {}: {}", event.key, event.status, event.reason.as_deref().unwrap_or("no reason stored"));
+        bad += usize::from(!matches!(event.status, Status::Applied | Status::Ignored | Status::Parked));
+    }
+    println!("{} event(s) replayed.", events.len());
+    Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl ReplayArgs {
+    fn filter(&self) -> anyhow::Result<Filter> {
+        if self.events.is_empty() && self.since.is_none() && self.status.is_empty() && self.kinds.is_empty() {
+            bail!("name events, or choose them with --since, --status or --type");
+        }
+        let since = match &self.since {
+            Some(text) => Some(Instant::parse(text).context("--since")?.datetime()),
+            None => None,
+        };
+        let unfinished = || vec![Status::Received, Status::Failed, Status::Parked, Status::Dead];
+        let only_since = self.events.is_empty() && self.status.is_empty();
+        let statuses = if only_since && since.is_some() { unfinished() } else { self.status.clone() };
+        Ok(Filter { keys: self.events.clone(), since, statuses, kinds: self.kinds.clone() })
+    }
+}
+
+fn confirmed(events: usize) -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        bail!("{events} events match; say --yes to replay them without being asked");
+    }
+    print!("Replay {events} events? [y/N] ");
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn asked_by() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "somebody".to_owned());
+    format!("{user} (command line)")
+}

@@ -1,0 +1,117 @@
+//! `bottle serve`, `bottle web`, `bottle worker`: starts the parts, waits, stops them in the order that loses nothing.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::checkpoint::Checkpoints;
+use crate::config::{Config, Kinde};
+use crate::db;
+use crate::intake::Intake;
+use crate::local_kinde;
+use crate::wake::Wake;
+use crate::web::{routes, server, state::AppState};
+use crate::worker;
+
+use super::database::Database;
+use super::parts;
+
+/// Claims side by side in one process.
+const WORKER_LANES: usize = 2;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Roles {
+    pub web: bool,
+    pub worker: bool,
+}
+
+pub async fn run(config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    // Taken first: a port in use should not cost a database start.
+    let listener = match roles.web {
+        true => Some(TcpListener::bind(config.web.addr).await.with_context(|| {
+            format!("BOTTLE_ADDR: {} cannot be listened on; stop what uses it, or choose another", config.web.addr)
+        })?),
+        false => None,
+    };
+    let database = Database::start(&config).await?;
+    let local_kinde = if roles.web && config.wants_local_kinde() { Some(start_local_kinde(&config).await?) } else { None };
+    let kinde = local_kinde.as_ref().map(|l| Kinde { domain: l.url(), issuer: None }).or_else(|| tenant(&config));
+
+    let stop = CancellationToken::new();
+    let wake = Wake::default();
+    let checkpoints = checkpoints();
+    let providers = Arc::new(parts::providers(&config, kinde.as_ref())?);
+    let mut running = tokio::task::JoinSet::new();
+
+    if roles.worker {
+        let pool = db::pool(&database.options, db::Use::Worker);
+        let engine = parts::engine(pool, Arc::clone(&providers), parts::rules(&config, kinde.as_ref()), checkpoints.clone());
+        running.spawn(worker::run(engine, WORKER_LANES, wake.clone(), stop.clone()));
+    }
+    if let Some(listener) = listener {
+        let intake = Intake::start(db::pool(&database.options, db::Use::Intake), providers, wake, checkpoints);
+        let state = AppState { pool: db::pool(&database.options, db::Use::Web), intake, https: config.is_production() };
+        let address = listener.local_addr()?;
+        running.spawn(server::serve(listener, routes::app(state), stop.clone()));
+        announce(&config, address, local_kinde.as_ref());
+    } else {
+        println!("The worker runs. Ctrl-C stops it.");
+    }
+
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result?,
+        _ = terminate.recv() => {}
+    }
+    tracing::info!("stopping: finishing what is under way");
+    stop.cancel();
+    tokio::select! {
+        () = async { while running.join_next().await.is_some() {} } => {}
+        _ = tokio::signal::ctrl_c() => tracing::warn!("stopped at once; leases end by themselves"),
+    }
+    if let Some(local_kinde) = local_kinde {
+        local_kinde.stop().await;
+    }
+    database.stop().await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn announce(config: &Config, address: std::net::SocketAddr, local_kinde: Option<&local_kinde::server::Running>) {
+    println!("Bottle is ready at {} (listening on {address}).", config.web.url.as_str().trim_end_matches('/'));
+    match local_kinde {
+        Some(local) => println!("No Kinde is configured, so a local one runs at {}.", local.url()),
+        None if config.kinde.is_none() => println!("No Kinde is configured: set KINDE_DOMAIN to receive its webhooks."),
+        None => {}
+    }
+    println!("Ctrl-C stops it.");
+}
+
+async fn start_local_kinde(config: &Config) -> anyhow::Result<local_kinde::server::Running> {
+    let settings = local_kinde::server::Settings {
+        addr: config.local_kinde_addr.clone(),
+        state: config.database.data.join("local-kinde"),
+        webhook_url: Some(config.webhook_url("kinde")),
+    };
+    local_kinde::server::start(settings).await.context("the local Kinde (BOTTLE_LOCAL_KINDE_ADDR chooses its port)")
+}
+
+/// The tenant: the one that is configured, or the local Kinde that runs beside `bottle serve` or `bottle web`.
+pub fn tenant(config: &Config) -> Option<Kinde> {
+    let local = || config.wants_local_kinde().then(|| format!("http://{}", config.local_kinde_addr));
+    config.kinde.clone().or_else(|| local().map(|domain| Kinde { domain, issuer: None }))
+}
+
+/// A debug build can be told to die at a step of the pipeline, so that a test can kill the real process there.
+#[cfg(debug_assertions)]
+fn checkpoints() -> Checkpoints {
+    crate::checkpoint::dying::from_env().map_or_else(Checkpoints::default, Checkpoints::observed_by)
+}
+
+#[cfg(not(debug_assertions))]
+fn checkpoints() -> Checkpoints {
+    Checkpoints::default()
+}

@@ -1,0 +1,260 @@
+//! Settings: from flags, the environment and `.env`, checked whole before anything starts.
+//!
+//! One struct a concern. A wrong setting stops the start with one line that names it and says what to do.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::Args;
+use reqwest::Url;
+
+use crate::domain::plan::PlanKeys;
+
+/// Settings as they were given. An empty value counts as not given.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Settings")]
+pub struct Settings {
+    /// PostgreSQL to use; without it Bottle runs a private one under BOTTLE_DATA
+    #[arg(long, global = true, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    database_url: Option<String>,
+    /// Folder with initdb and postgres, if they are not found by themselves
+    #[arg(long, global = true, env = "BOTTLE_PG_BIN", value_name = "DIR")]
+    pg_bin: Option<String>,
+    /// Where the private PostgreSQL and the local Kinde keep their data
+    #[arg(long, global = true, env = "BOTTLE_DATA", value_name = "DIR", default_value = ".bottle")]
+    data: String,
+    /// Where to listen
+    #[arg(long, global = true, env = "BOTTLE_ADDR", value_name = "IP:PORT", default_value = "127.0.0.1:3000")]
+    addr: String,
+    /// The address people and providers use; https means production
+    #[arg(long, global = true, env = "BOTTLE_URL", value_name = "URL", default_value = "http://localhost:3000")]
+    url: String,
+    /// Base URL of your Kinde tenant, e.g. https://example.kinde.com
+    #[arg(long, global = true, env = "KINDE_DOMAIN", value_name = "URL")]
+    kinde_domain: Option<String>,
+    /// Your Kinde custom domain, if you have one
+    #[arg(long, global = true, env = "KINDE_ISSUER", value_name = "URL")]
+    kinde_issuer: Option<String>,
+    /// Where the local Kinde listens; it runs only while no Kinde is configured
+    #[arg(long, global = true, env = "BOTTLE_LOCAL_KINDE_ADDR", value_name = "IP:PORT", default_value = "127.0.0.1:3001")]
+    local_kinde_addr: String,
+    /// Plan keys that mean Pro, separated by commas
+    #[arg(long, global = true, env = "BOTTLE_PRO_PLAN_KEYS", value_name = "KEYS", default_value = "customer_pro_plan")]
+    pro_plan_keys: String,
+    /// Plan keys that mean Free, separated by commas
+    #[arg(
+        long, global = true, env = "BOTTLE_FREE_PLAN_KEYS", value_name = "KEYS",
+        default_value = "customer_starter_plan,customer_free_plan"
+    )]
+    free_plan_keys: String,
+}
+
+/// Settings that were checked.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub database: Database,
+    pub web: Web,
+    pub kinde: Option<Kinde>,
+    pub local_kinde_addr: String,
+    pub plans: PlanKeys,
+}
+
+#[derive(Debug, Clone)]
+pub struct Database {
+    pub url: Option<Secret>,
+    pub bin: Option<PathBuf>,
+    pub data: PathBuf,
+}
+
+#[derive(Debug, Clone)]
+pub struct Web {
+    pub addr: SocketAddr,
+    pub url: Url,
+}
+
+#[derive(Debug, Clone)]
+pub struct Kinde {
+    /// Base URL without a trailing slash.
+    pub domain: String,
+    pub issuer: Option<String>,
+}
+
+/// A value that is never shown.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(not shown)")
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{setting}: {problem}")]
+pub struct WrongSetting {
+    setting: &'static str,
+    problem: String,
+}
+
+impl Settings {
+    /// # Errors
+    /// The first setting that is wrong, by name.
+    pub fn check(&self) -> Result<Config, WrongSetting> {
+        let web = Web { addr: listen(&self.addr)?, url: base_url("BOTTLE_URL", &self.url)? };
+        let kinde = match (given(self.kinde_domain.as_deref()), given(self.kinde_issuer.as_deref())) {
+            (Some(domain), issuer) => Some(Kinde {
+                domain: tenant("KINDE_DOMAIN", domain)?,
+                issuer: issuer.map(|i| tenant("KINDE_ISSUER", i)).transpose()?,
+            }),
+            (None, Some(_)) => {
+                return Err(wrong("KINDE_ISSUER", "is set without KINDE_DOMAIN; set that to https://<your subdomain>.kinde.com"));
+            }
+            (None, None) => None,
+        };
+        let plans = PlanKeys {
+            pro: keys("BOTTLE_PRO_PLAN_KEYS", &self.pro_plan_keys)?,
+            free: keys("BOTTLE_FREE_PLAN_KEYS", &self.free_plan_keys)?,
+        };
+        if let Some(both) = plans.pro.intersection(&plans.free).next() {
+            return Err(wrong("BOTTLE_FREE_PLAN_KEYS", format!("`{both}` is also in BOTTLE_PRO_PLAN_KEYS; a key means one plan")));
+        }
+        Ok(Config {
+            database: Database {
+                url: given(self.database_url.as_deref()).map(database_url).transpose()?,
+                bin: given(self.pg_bin.as_deref()).map(PathBuf::from),
+                data: PathBuf::from(given(Some(&self.data)).unwrap_or(".bottle")),
+            },
+            web,
+            kinde,
+            local_kinde_addr: self.local_kinde_addr.clone(),
+            plans,
+        })
+    }
+}
+
+impl Config {
+    /// People reach us by https: unsafe settings are refused.
+    pub fn is_production(&self) -> bool {
+        self.web.url.scheme() == "https"
+    }
+
+    /// The local Kinde runs only where no Kinde is configured and only this machine can reach us.
+    pub fn wants_local_kinde(&self) -> bool {
+        self.kinde.is_none() && !self.is_production() && is_loopback(&self.web.url) && self.web.addr.ip().is_loopback()
+    }
+
+    pub fn webhook_url(&self, provider: &str) -> String {
+        format!("{}/webhooks/{provider}", self.web.url.as_str().trim_end_matches('/'))
+    }
+}
+
+fn wrong(setting: &'static str, problem: impl Into<String>) -> WrongSetting {
+    WrongSetting { setting, problem: problem.into() }
+}
+
+fn given(value: Option<&str>) -> Option<&str> {
+    value.map(str::trim).filter(|v| !v.is_empty())
+}
+
+fn listen(text: &str) -> Result<SocketAddr, WrongSetting> {
+    let text = given(Some(text)).unwrap_or("127.0.0.1:3000");
+    text.parse().map_err(|_| wrong("BOTTLE_ADDR", format!("`{text}` is no address to listen on; write it like 127.0.0.1:3000")))
+}
+
+fn base_url(setting: &'static str, text: &str) -> Result<Url, WrongSetting> {
+    let url = Url::parse(text.trim())
+        .map_err(|e| wrong(setting, format!("`{text}` is no URL ({e}); write it like https://bottle.example")))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(wrong(setting, format!("`{text}` is neither http nor https")));
+    }
+    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
+        return Err(wrong(setting, format!("`{text}` has more than scheme, host and port; leave the rest out")));
+    }
+    Ok(url)
+}
+
+fn tenant(setting: &'static str, text: &str) -> Result<String, WrongSetting> {
+    let url = base_url(setting, text)?;
+    if url.scheme() == "http" && !is_loopback(&url) {
+        return Err(wrong(setting, "is plain http; only https is accepted, except on this machine itself"));
+    }
+    Ok(url.as_str().trim_end_matches('/').to_owned())
+}
+
+fn database_url(text: &str) -> Result<Secret, WrongSetting> {
+    // The text may hold a password, so it is never repeated.
+    match text.parse::<sqlx::postgres::PgConnectOptions>() {
+        Ok(_) if text.starts_with("postgres://") || text.starts_with("postgresql://") => Ok(Secret(text.to_owned())),
+        _ => Err(wrong("DATABASE_URL", "cannot be read; write it like postgres://user:password@host:5432/database")),
+    }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.ends_with(".localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn keys(setting: &'static str, text: &str) -> Result<BTreeSet<String>, WrongSetting> {
+    let keys: BTreeSet<String> = text.split(',').map(str::trim).filter(|k| !k.is_empty()).map(str::to_owned).collect();
+    if keys.is_empty() {
+        return Err(wrong(setting, "is empty; name at least one plan key"));
+    }
+    Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        settings: Settings,
+    }
+
+    fn check(args: &[&str]) -> Result<Config, String> {
+        let line = Line::parse_from(std::iter::once(&"bottle").chain(args));
+        line.settings.check().map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn nothing_given_means_this_machine_with_a_local_kinde() {
+        let config = check(&[]).unwrap();
+        assert!(config.wants_local_kinde() && !config.is_production());
+        assert_eq!(config.webhook_url("kinde"), "http://localhost:3000/webhooks/kinde");
+    }
+
+    #[test]
+    fn a_configured_kinde_or_an_https_address_leaves_no_local_one() {
+        assert!(!check(&["--kinde-domain", "https://x.kinde.com"]).unwrap().wants_local_kinde());
+        assert!(!check(&["--url", "https://bottle.example"]).unwrap().wants_local_kinde());
+        assert!(!check(&["--addr", "0.0.0.0:3000"]).unwrap().wants_local_kinde());
+    }
+
+    #[test]
+    fn a_wrong_setting_is_named_and_no_secret_repeated() {
+        for (args, start) in [
+            (["--addr", "here"], "BOTTLE_ADDR: `here`"),
+            (["--url", "ftp://x"], "BOTTLE_URL: `ftp://x` is neither"),
+            (["--url", "https://x/y"], "BOTTLE_URL: `https://x/y` has more"),
+            (["--kinde-domain", "http://x.kinde.com"], "KINDE_DOMAIN: is plain http"),
+            (["--kinde-issuer", "https://id.x.com"], "KINDE_ISSUER: is set without"),
+            (["--database-url", "mysql://u:hunter2@h/d"], "DATABASE_URL: cannot be read"),
+            (["--pro-plan-keys", " , "], "BOTTLE_PRO_PLAN_KEYS: is empty"),
+            (["--pro-plan-keys", "customer_free_plan"], "BOTTLE_FREE_PLAN_KEYS: `customer_free_plan`"),
+        ] {
+            let error = check(&args).unwrap_err();
+            assert!(error.starts_with(start) && !error.contains("hunter2"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Pools and migrations. Each user of the database has a small pool of its own, so that neither pages nor workers can
+//! starve intake.
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+static MIGRATIONS: Migrator = sqlx::migrate!();
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the database cannot be reached; is it running, and is DATABASE_URL right?")]
+    Unreachable(#[source] sqlx::Error),
+    #[error("the database is newer than this program (it has migration {0}); start a newer bottle")]
+    Newer(i64),
+    #[error("migration {0} is not the one this database was made with; never edit a migration that has run")]
+    Changed(i64),
+    #[error("the database could not be brought up to date")]
+    Migrate(#[source] MigrateError),
+    #[error("{0} is off for this role: an acknowledged event could be lost in a power cut; turn it on")]
+    NotDurable(&'static str),
+}
+
+/// What a pool is for: its size, and how long its statements may take. All limits lie below the worker's lease.
+#[derive(Debug, Clone, Copy)]
+pub enum Use {
+    /// Storing deliveries: a sender waits for the answer.
+    Intake,
+    /// Handler transactions.
+    Worker,
+    Web,
+    Cli,
+}
+
+impl Use {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Intake => "bottle intake",
+            Self::Worker => "bottle worker",
+            Self::Web => "bottle web",
+            Self::Cli => "bottle cli",
+        }
+    }
+
+    const fn connections(self) -> u32 {
+        match self {
+            Self::Intake | Self::Worker => 4,
+            Self::Web => 8,
+            Self::Cli => 2,
+        }
+    }
+
+    const fn limits(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            // Twice this is still within the answer's time: a batch that fails is tried again, each delivery alone.
+            Self::Intake => &[("statement_timeout", "1s"), ("lock_timeout", "800ms"), ("idle_in_transaction_session_timeout", "5s")],
+            Self::Worker => &[("statement_timeout", "5s"), ("lock_timeout", "4s"), ("idle_in_transaction_session_timeout", "10s")],
+            Self::Web => &[("statement_timeout", "5s"), ("lock_timeout", "2s"), ("idle_in_transaction_session_timeout", "10s")],
+            Self::Cli => &[("statement_timeout", "60s"), ("lock_timeout", "10s"), ("idle_in_transaction_session_timeout", "60s")],
+        }
+    }
+}
+
+/// A pool that connects when it is first used.
+pub fn pool(options: &PgConnectOptions, purpose: Use) -> PgPool {
+    let options = options
+        .clone()
+        .application_name(purpose.name())
+        .options(purpose.limits().iter().copied())
+        .options([("tcp_keepalives_idle", "10"), ("tcp_keepalives_interval", "5"), ("tcp_keepalives_count", "3")]);
+    PgPoolOptions::new()
+        .max_connections(purpose.connections())
+        .acquire_timeout(Duration::from_secs(2))
+        .connect_lazy_with(options)
+}
+
+/// Brings the database up to date. One process at a time does it; the others wait.
+pub async fn migrate(options: &PgConnectOptions) -> Result<(), Error> {
+    let pool = PgPoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(Duration::from_secs(10))
+        .connect_with(options.clone().application_name("bottle migrate"))
+        .await
+        .map_err(Error::Unreachable)?;
+    let done = MIGRATIONS.run(&pool).await;
+    pool.close().await;
+    done.map_err(|error| match error {
+        MigrateError::VersionMissing(version) => Error::Newer(version),
+        MigrateError::VersionMismatch(version) => Error::Changed(version),
+        other => Error::Migrate(other),
+    })
+}
+
+/// The name of a setting that lets the server lose what it acknowledged; none is as it should be.
+pub async fn lossy_setting(pool: &PgPool) -> sqlx::Result<Option<&'static str>> {
+    let row = sqlx::query!(
+        r#"select current_setting('fsync') as "fsync!", current_setting('synchronous_commit') as "synchronous_commit!",
+                  current_setting('full_page_writes') as "full_page_writes!""#
+    )
+    .fetch_one(pool)
+    .await?;
+    let off = |value: &str| value == "off";
+    Ok(if off(&row.fsync) {
+        Some("fsync")
+    } else if off(&row.synchronous_commit) {
+        Some("synchronous_commit")
+    } else if off(&row.full_page_writes) {
+        Some("full_page_writes")
+    } else {
+        None
+    })
+}

@@ -1,0 +1,54 @@
+//! Every URL, and the layers around them, on one screen.
+
+use std::any::Any;
+
+use axum::Router;
+use axum::http::header::{self, HeaderName};
+use axum::http::{HeaderValue, Response};
+use axum::routing::{get, post};
+use tower::ServiceBuilder;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::csrf::CsrfLayer;
+use tower_http::set_header::SetResponseHeaderLayer;
+
+use super::state::AppState;
+use super::{error, health, webhooks};
+
+/// No inline script or style anywhere; forms post to us alone.
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+pub fn app(state: AppState) -> Router {
+    let pages = Router::new()
+        .route("/health/live", get(health::live))
+        .route("/health/ready", get(health::ready))
+        .fallback(error::not_found)
+        .layer(ServiceBuilder::new().layer(CompressionLayer::new()).layer(CsrfLayer::new()));
+    // A provider's post carries no browser's origin, and its answer is read by a machine.
+    let endpoint = Router::new().route("/webhooks/{provider}", post(webhooks::receive).fallback(webhooks::post_only));
+
+    let https = state.https;
+    let headers = ServiceBuilder::new()
+        .layer(always("content-security-policy", POLICY))
+        .layer(always("x-content-type-options", "nosniff"))
+        // `no-referrer` would make browsers send `Origin: null` with our own forms.
+        .layer(always("referrer-policy", "same-origin"))
+        .layer(SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-store")))
+        .option_layer(https.then(|| always("strict-transport-security", "max-age=63072000; includeSubDomains")));
+    pages
+        .merge(endpoint)
+        .with_state(state)
+        .layer(headers.layer(CatchPanicLayer::custom(panicked)))
+}
+
+fn always(name: &'static str, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {
+    SetResponseHeaderLayer::overriding(HeaderName::from_static(name), HeaderValue::from_static(value))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
+fn panicked(panic: Box<dyn Any + Send>) -> Response<axum::body::Body> {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    tracing::error!(panic = text.unwrap_or("no message"), "a request handler panicked");
+    error::server_error()
+}

@@ -1,0 +1,55 @@
+//! The HTTP server: axum's router under hyper with limits on headers and time, which `axum::serve` does not set.
+
+use std::time::Duration;
+
+use axum::Router;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+/// A request's head must be complete within this; an idle connection is closed after it too.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+const HEAD_FIELDS_MAX: usize = 100;
+/// Requests under way at a stop may take this long.
+const FINISH_WITHIN: Duration = Duration::from_secs(10);
+
+/// Serves until `stop`, then finishes the requests under way.
+pub async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) {
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEAD_FIELDS_MAX)
+        .half_close(false);
+    let open = GracefulShutdown::new();
+    loop {
+        let socket = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => match accepted {
+                Ok((socket, _)) => socket,
+                Err(error) => {
+                    // Out of file descriptors, mostly: wait for some to be freed.
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
+        };
+        let _ = socket.set_nodelay(true);
+        let service = TowerToHyperService::new(app.clone().map_request(|request: hyper::Request<Incoming>| request.map(axum::body::Body::new)));
+        let connection = open.watch(http.serve_connection(TokioIo::new(socket), service));
+        tokio::spawn(async move {
+            // What ends a connection is its client's affair.
+            let _ = connection.await;
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(FINISH_WITHIN, open.shutdown()).await.is_err() {
+        tracing::warn!("some requests did not finish in time; they are cut off");
+    }
+}

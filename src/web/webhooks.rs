@@ -1,0 +1,68 @@
+//! `POST /webhooks/{provider}`: reads the raw bytes, hands them to intake, says what it says.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::domain::event::Source;
+use crate::intake::Refusal;
+
+use super::state::AppState;
+
+const KIB: usize = 1024;
+const KINDE_BODY_MAX: usize = 256 * KIB;
+const STRIPE_BODY_MAX: usize = 1024 * KIB;
+/// A sender that dribbles is cut off.
+const BODY_WITHIN: Duration = Duration::from_secs(15);
+
+/// Exactly 200 for what is stored, never another 2xx: Kinde tries again after anything else. The content type is not checked.
+pub async fn receive(State(app): State<AppState>, Path(provider): Path<String>, headers: HeaderMap, body: Body) -> Response {
+    let (source, body_max) = match provider.as_str() {
+        "kinde" => (Source::Kinde, KINDE_BODY_MAX),
+        "stripe" => (Source::Stripe, STRIPE_BODY_MAX),
+        _ => return problem(StatusCode::NOT_FOUND, "no such provider"),
+    };
+    if !app.intake.is_configured(source) {
+        return problem(StatusCode::NOT_IMPLEMENTED, "this provider is not configured here");
+    }
+    let body = match timeout(BODY_WITHIN, Limited::new(body, body_max).collect()).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            tracing::error!(provider, body_max, "a delivery over the size cap was refused");
+            return problem(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than a webhook can be");
+        }
+        Ok(Err(_)) => return problem(StatusCode::BAD_REQUEST, "the body could not be read"),
+        Err(_) => return problem(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
+    };
+    let webhook_id = headers.get("webhook-id").and_then(|value| value.to_str().ok()).map(|id| id.chars().take(200).collect::<String>());
+    match app.intake.receive(source, webhook_id.as_deref(), &body).await {
+        Ok(receipt) => Json(json!({ "event": receipt.event.as_str(), "copy": receipt.copy })).into_response(),
+        Err(Refusal::NotConfigured) => problem(StatusCode::NOT_IMPLEMENTED, "this provider is not configured here"),
+        Err(Refusal::NotGenuine(why)) => {
+            tracing::warn!(provider, webhook_id, why, "a delivery was refused: not genuine");
+            let status = if source == Source::Kinde { StatusCode::UNAUTHORIZED } else { StatusCode::BAD_REQUEST };
+            problem(status, "not genuine; nothing was stored")
+        }
+        Err(Refusal::Unavailable(why)) => {
+            tracing::warn!(provider, webhook_id, why, "a delivery could not be taken; its sender is asked to try again");
+            let mut answer = problem(StatusCode::SERVICE_UNAVAILABLE, "try again");
+            answer.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from_static("5"));
+            answer
+        }
+    }
+}
+
+pub async fn post_only() -> Response {
+    problem(StatusCode::METHOD_NOT_ALLOWED, "webhooks are posted here")
+}
+
+fn problem(status: StatusCode, why: &str) -> Response {
+    (status, Json(json!({ "error": why }))).into_response()
+}
