@@ -1,1 +1,5 @@
 //! One test binary. Each module is a subject; `support` holds what they share.
+
+mod engine_room_page;
+mod naive;
+mod support;
