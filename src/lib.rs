@@ -17,5 +17,7 @@ pub mod billing;
 pub mod intake;
 pub mod replay;
 pub mod worker;
+pub mod engine_room;
 pub mod web;
+pub mod commands;
 pub mod local_kinde;

@@ -1,6 +1,7 @@
 //! What the subjects share.
 
 pub mod histories;
+pub mod sample_run;
 
 /// Cases of a random test: a share of them in everyday runs, all with `BOTTLE_TEST_SCALE` (a factor).
 pub fn cases(everyday: u32) -> u32 {

@@ -1,0 +1,519 @@
+//! The Engine Room's page. Pure: a finished run and what the address asks for go in, HTML comes out.
+//!
+//! It works without JavaScript: each step is a link, the editor is a form. The script beside it fetches the same addresses
+//! and moves the attributes of elements with equal ids, so ids here are part of that agreement (`static/engine_room.js`).
+
+use askama::Template;
+
+use super::assets;
+use super::page::Frame;
+use super::score::{HEIGHT, LEFT, NAIVE_BASE, NAIVE_TOP, OURS_BASE, OURS_TOP, RACK, RIGHT, Score, TOKEN, WIDTH};
+use crate::domain::plan::Plan;
+use crate::engine_room::address::{Address, BadAddress, PATH};
+use crate::engine_room::naive::{self, Endings, NaiveStep, Repair, Repairs};
+use crate::engine_room::scenario::{Event, Place, Script};
+use crate::engine_room::{
+    Account, Became, EveryOrder, KILLS_A_CHECKPOINT, Rows, Run, Step, Summary, TraceLine, day, thousands, time_of_day, times, verdict,
+};
+
+/// What the page is made from.
+pub struct View<'a> {
+    /// The run of `address.script`.
+    pub run: &'a Run,
+    pub address: &'a Address,
+    /// The address could not be read; `run` and `address` are then the article's.
+    pub problem: Option<&'a BadAddress>,
+    pub every_order: &'a EveryOrder,
+}
+
+#[derive(Template)]
+#[template(path = "engine_room.html")]
+struct Page<'a> {
+    frame: Frame,
+    script_js: String,
+    problem: Option<String>,
+    headline: String,
+    score: Score,
+    /// The last step, and the one looked at.
+    last: usize,
+    at: usize,
+    controls: Controls,
+    now: Option<Now<'a>>,
+    lines: Vec<Line<'a>>,
+    rows: Database,
+    summary: Summary,
+    grants: String,
+    took: String,
+    naive_name: String,
+    repair: RepairPanel,
+    every: EveryPanel,
+    editor: Editor,
+    kills: String,
+}
+
+struct Controls {
+    back: String,
+    step: String,
+    play: String,
+    playing: bool,
+    reset: &'static str,
+    /// Where a playing page goes by itself.
+    next: Option<String>,
+}
+
+/// The delivery looked at.
+struct Now<'a> {
+    title: String,
+    naive: String,
+    ours: &'a str,
+    trace: &'a [TraceLine],
+}
+
+/// A row of the table; at phone width a card.
+struct Line<'a> {
+    n: usize,
+    href: String,
+    state: &'static str,
+    symbol: &'static str,
+    is_copy: bool,
+    event: &'static str,
+    copy: String,
+    stopped: bool,
+    day: String,
+    time: String,
+    naive: Cell,
+    naive_note: &'a str,
+    ours: Cell,
+    outcome: &'a str,
+    guard: String,
+    source: &'static str,
+}
+
+struct Cell {
+    plan: &'static str,
+    balance: String,
+    bar: i64,
+    off: bool,
+}
+
+struct Database {
+    inbox: Vec<InboxLine>,
+    receipts: usize,
+    ledger: Vec<(String, String)>,
+    sum: String,
+    plan: &'static str,
+    changed: String,
+}
+
+struct InboxLine {
+    event: &'static str,
+    key: String,
+    kind: String,
+    status: &'static str,
+    reason: String,
+    seen: u32,
+    claims: u32,
+}
+
+struct RepairPanel {
+    switches: Vec<Switch>,
+    hidden: Vec<(&'static str, String)>,
+    ending: String,
+    verdict: String,
+    is_right: bool,
+    right: usize,
+    orders: usize,
+    spread: Vec<Ending>,
+    alone_right: usize,
+    alone_orders: usize,
+    candour: &'static str,
+    none: bool,
+}
+
+struct Switch {
+    name: &'static str,
+    on: bool,
+    title: &'static str,
+    words: &'static str,
+}
+
+struct Ending {
+    words: String,
+    count: String,
+    bar: i64,
+    right: bool,
+}
+
+struct EveryPanel {
+    action: String,
+    /// `not run`, `running`, `done`, `failed`.
+    state: &'static str,
+    done: String,
+    total: String,
+    bar: i64,
+    result: Option<EveryResult>,
+    why: String,
+}
+
+struct EveryResult {
+    schedules: String,
+    right: String,
+    one_grant: String,
+    all_right: bool,
+    took: String,
+    naive_right: String,
+    spread: Vec<Ending>,
+}
+
+struct Editor {
+    rows: Vec<EditorRow>,
+    stop_rows: Vec<(usize, bool)>,
+    places: Vec<(&'static str, &'static str, bool)>,
+    is_full: bool,
+    is_article: bool,
+    repair: String,
+    most: usize,
+}
+
+struct EditorRow {
+    n: usize,
+    is_first: bool,
+    is_last: bool,
+    choices: Vec<(&'static str, bool)>,
+}
+
+/// # Errors
+/// Only if the template itself fails.
+pub fn render(view: &View<'_>) -> Result<String, askama::Error> {
+    let (run, address) = (view.run, view.address);
+    let naive = naive::run(&run.script, address.repairs);
+    let (at, last) = (address.at_step(), run.steps.len());
+    let page = Page {
+        frame: Frame::new("Engine Room · Bottle", "engine-room"),
+        script_js: assets::url("engine_room.js"),
+        problem: view.problem.map(ToString::to_string),
+        headline: headline(run, &naive, address.repairs),
+        score: Score::draw(run, &naive, address),
+        last,
+        at,
+        controls: controls(address, at, last),
+        now: at.checked_sub(1).and_then(|index| now(run, &naive, index)),
+        lines: lines(run, &naive, address, at),
+        rows: database(at.checked_sub(1).and_then(|index| run.steps.get(index)).map(|step| &step.rows)),
+        grants: times(run.rows().grants()),
+        summary: run.summary(),
+        took: format!("{} ms", run.took.as_millis().max(1)),
+        naive_name: match address.repairs.count() {
+            0 => "The handler most people write".into(),
+            1 => "The handler most people write, with one repair".into(),
+            count => format!("The handler most people write, with {} repairs", number(count)),
+        },
+        repair: repair_panel(run, &naive, address),
+        every: every_panel(view.every_order, address),
+        editor: editor(address),
+        kills: KILLS_A_CHECKPOINT.map(|kills| format!(", {} at each", times(kills as usize))).unwrap_or_default(),
+    };
+    page.render()
+}
+
+/// The whole page in two sentences, from the run's own numbers.
+fn headline(run: &Run, naive: &[NaiveStep], repairs: Repairs) -> String {
+    let (owed, end) = (run.script.owed(), naive.last().map_or(naive::FRESH, |step| step.account));
+    let distinct = Event::ALL.iter().filter(|event| run.script.deliveries().contains(event)).count();
+    let order: Vec<i64> = run.steps.iter().filter(|s| s.copy == 1).map(|step| step.event.occurred_at().nanos()).collect();
+    let traits: Vec<&str> = [
+        (run.steps.iter().any(|step| step.copy > 1), "repeated"),
+        (!order.is_sorted(), "out of order"),
+        (run.script.stop().is_some(), "once cut off on the way"),
+    ]
+    .into_iter()
+    .filter_map(|(holds, words)| holds.then_some(words))
+    .collect();
+    let traits = match traits.as_slice() {
+        [] => String::new(),
+        [one] => format!(": {one}"),
+        [most @ .., last] => format!(": {} and {last}", most.join(", ")),
+    };
+    let handler = if repairs.none() { "The handler most people write" } else { "The handler most people write, so repaired," };
+    let theirs = ending_words(end, owed);
+    let ours = ending_words(run.pipeline(), owed);
+    format!(
+        "{} billing event{} arrive{} as {} deliver{}{traits}. {handler} ends at {theirs}; Bottle ends at {ours}.",
+        capital(number(distinct)),
+        if distinct == 1 { "" } else { "s" },
+        if distinct == 1 { "s" } else { "" },
+        number(run.steps.len()),
+        if run.steps.len() == 1 { "y" } else { "ies" },
+    )
+}
+
+fn ending_words(end: Account, owed: Account) -> String {
+    let off = verdict(end, owed).map_or_else(|| "which is right".into(), |off| format!("that is {off}"));
+    format!("{} bottles, {off}", thousands(end.balance))
+}
+
+fn controls(address: &Address, at: usize, last: usize) -> Controls {
+    let to = |step| address.with_step(step).to_string();
+    let from_here = if at == last { 0 } else { at };
+    let play = Address { step: Some(from_here).filter(|&step| step < last), play: true, ..address.clone() };
+    let playing = address.play && at < last;
+    let next = Address { step: Some(at + 1).filter(|&step| step < last), play: at + 1 < last, ..address.clone() };
+    Controls {
+        back: to(at.saturating_sub(1)),
+        step: to((at + 1).min(last)),
+        play: if playing { to(at) } else { play.to_string() },
+        playing,
+        reset: PATH,
+        next: playing.then(|| next.to_string()),
+    }
+}
+
+fn now<'a>(run: &'a Run, naive: &[NaiveStep], index: usize) -> Option<Now<'a>> {
+    let (step, naive) = (run.steps.get(index)?, naive.get(index)?);
+    let copy = if step.copy > 1 { format!(", copy {}", step.copy) } else { String::new() };
+    Some(Now {
+        title: format!(
+            "{} of {} · {}{copy} · {} {} UTC",
+            step.n,
+            run.steps.len(),
+            capital(step.event.words()),
+            day(step.at),
+            time_of_day(step.at)
+        ),
+        naive: naive.note.clone(),
+        ours: &step.outcome,
+        trace: &step.trace,
+    })
+}
+
+fn lines<'a>(run: &'a Run, naive: &'a [NaiveStep], address: &Address, at: usize) -> Vec<Line<'a>> {
+    let owed = run.script.owed();
+    let most = naive.iter().map(|step| step.account.balance).max().unwrap_or(0).max(3_000);
+    let cell = |account: Account| Cell {
+        plan: account.plan.as_str(),
+        balance: thousands(account.balance),
+        bar: (account.balance * 300 / most).max(1),
+        off: account.balance > owed.balance,
+    };
+    let line = |(index, (step, theirs)): (usize, (&'a Step, &'a NaiveStep))| {
+        let guard = guard_of(step, run.became(index));
+        Line {
+            n: step.n,
+            href: address.with_step(step.n).to_string(),
+            state: if index + 1 == at { "now" } else if index < at { "past" } else { "later" },
+            symbol: match step.event {
+                Event::Up => "up",
+                Event::Pay => "pay",
+                Event::Old => "old",
+            },
+            is_copy: step.copy > 1,
+            event: step.event.name(),
+            copy: match (step.copy, step.resend) {
+                (1, _) => String::new(),
+                (copy, false) => format!("copy {copy}"),
+                (copy, true) => format!("copy {copy}, sent again"),
+            },
+            stopped: theirs.stopped || step.stopped.is_some(),
+            day: day(step.at),
+            time: time_of_day(step.at),
+            naive: cell(theirs.account),
+            naive_note: &theirs.note,
+            ours: cell(step.pipeline),
+            outcome: &step.outcome,
+            guard: guard.map(|line| line.guard.clone()).unwrap_or_default(),
+            source: guard.map_or("", |line| line.source),
+        }
+    };
+    run.steps.iter().zip(naive).enumerate().map(line).collect()
+}
+
+/// The guard that decided: for a copy the one at the door, otherwise the last before the mark.
+fn guard_of(step: &Step, became: Option<Became>) -> Option<&TraceLine> {
+    match became {
+        Some(Became::Counted) => step.trace.iter().find(|line| line.step == "counted"),
+        _ => step.trace.iter().rev().find(|line| line.step != "marked"),
+    }
+}
+
+fn database(rows: Option<&Rows>) -> Database {
+    let nothing = Rows::default();
+    let rows = rows.unwrap_or(&nothing);
+    let inbox = rows.inbox.iter().map(|row| InboxLine {
+        event: row.event.name(),
+        key: row.key.clone(),
+        kind: row.kind.clone(),
+        status: row.status.as_str(),
+        reason: row.reason.clone().unwrap_or_default(),
+        seen: row.seen,
+        claims: row.claims,
+    });
+    Database {
+        inbox: inbox.collect(),
+        receipts: rows.receipts,
+        ledger: rows.ledger.iter().map(|entry| (entry.entry_key.clone(), signed(entry.delta))).collect(),
+        sum: thousands(rows.ledger.iter().map(|entry| entry.delta).sum()),
+        plan: rows.account.as_ref().map_or(Plan::Free, |account| account.plan).as_str(),
+        changed: rows
+            .account
+            .as_ref()
+            .and_then(|account| account.plan_changed_at)
+            .map_or_else(|| "never".into(), |at| format!("{} {}", day(at), time_of_day(at))),
+    }
+}
+
+fn repair_panel(run: &Run, naive: &[NaiveStep], address: &Address) -> RepairPanel {
+    let (owed, repairs) = (run.script.owed(), address.repairs);
+    let end = naive.last().map_or(naive::FRESH, |step| step.account);
+    let (endings, alone) = (naive::endings(repairs), naive::endings_without_copies(repairs));
+    let off = verdict(end, owed);
+    RepairPanel {
+        switches: Repair::ALL.into_iter().map(|repair| switch(repair, repairs)).collect(),
+        hidden: hidden(address),
+        ending: format!("{}, {}", end.plan, thousands(end.balance)),
+        is_right: off.is_none(),
+        verdict: off.unwrap_or_else(|| "right".into()),
+        right: endings.right,
+        orders: endings.orders,
+        spread: spread(&endings.spread, Script::article().owed(), 6),
+        alone_right: alone.right,
+        alone_orders: alone.orders,
+        candour: candour(repairs, &endings, &alone),
+        none: repairs.none(),
+    }
+}
+
+fn switch(repair: Repair, repairs: Repairs) -> Switch {
+    let (title, words) = match repair {
+        Repair::Dedupe => ("Deduplicate", "remember each event’s id, skip it the next time"),
+        Repair::Transaction => ("One transaction", "all writes of a delivery, or none of them"),
+        Repair::Guard => ("Plan guard", "a plan change must be newer than the stored one"),
+        Repair::EntryKey => ("Entry key", "the month’s allowance is written under a key, once"),
+    };
+    Switch { name: repair.name(), on: repairs.has(repair), title, words }
+}
+
+/// What the number of right orders does not say.
+fn candour(repairs: Repairs, endings: &Endings, alone: &Endings) -> &'static str {
+    if repairs.dedupe && !repairs.transaction {
+        "The id is remembered before the work is done, so what the stop broke off stays broken: every copy that could have mended \
+         it is skipped. The customer has paid and has nothing."
+    } else if endings.right == endings.orders && alone.right < alone.orders {
+        "Right each time, but only because the upgrade comes again after the stop. This handler keeps nothing it could run again \
+         by itself; a sender that gives up takes the upgrade with it. Bottle has stored the event, and needs no copy."
+    } else if endings.right > alone.right {
+        "Some of these are right by luck: a copy that comes after the stop happens to redo what was lost. Deliver each event \
+         once, and the loss shows."
+    } else {
+        "Copies hide what was lost, and add what was not owed; the two do not cancel out."
+    }
+}
+
+fn spread(spread: &std::collections::BTreeMap<Account, usize>, owed: Account, most: usize) -> Vec<Ending> {
+    let mut by_count: Vec<(Account, usize)> = spread.iter().map(|(account, count)| (*account, *count)).collect();
+    by_count.sort_by_key(|&(account, count)| (account != owed, std::cmp::Reverse(count)));
+    let highest = by_count.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
+    let bar = |count: usize| i64::try_from(count * 200 / highest).unwrap_or(200).max(1);
+    let ending = |words: String, count: usize, right| Ending { words, count: thousands(count as i64), bar: bar(count), right };
+    let rest: Vec<usize> = by_count.iter().skip(most).map(|(_, count)| *count).collect();
+    let shown = by_count.iter().take(most);
+    let mut out: Vec<Ending> = shown
+        .map(|&(account, count)| ending(format!("{}, {}", account.plan, thousands(account.balance)), count, account == owed))
+        .collect();
+    if !rest.is_empty() {
+        out.push(ending(format!("{} other endings", rest.len()), rest.iter().sum(), false));
+    }
+    out
+}
+
+/// The rest of the address, for a form that changes one part of it.
+fn hidden(address: &Address) -> Vec<(&'static str, String)> {
+    let mut fields = vec![];
+    if !address.script.has_article_order() {
+        fields.push(("script", address.script.to_string()));
+    }
+    match address.script.stop() {
+        _ if address.script.is_article() => {}
+        Some(stop) => fields.push(("stop", stop.to_string())),
+        None => fields.push(("stop", "none".into())),
+    }
+    fields
+}
+
+fn every_panel(every: &EveryOrder, address: &Address) -> EveryPanel {
+    let query = address.to_string();
+    let query = query.strip_prefix(PATH).unwrap_or_default();
+    let mut panel = EveryPanel {
+        action: format!("{PATH}/every-order{query}"),
+        state: "not run",
+        done: String::new(),
+        total: String::new(),
+        bar: 0,
+        result: None,
+        why: String::new(),
+    };
+    match every {
+        EveryOrder::NotRun => {}
+        EveryOrder::Running { done, total } => {
+            panel.state = "running";
+            panel.done = thousands(*done as i64);
+            panel.total = thousands(*total as i64);
+            panel.bar = i64::try_from(done * 300 / (*total).max(1)).unwrap_or(300);
+        }
+        EveryOrder::Done(result) => {
+            panel.state = "done";
+            let owed = Script::article().owed();
+            panel.result = Some(EveryResult {
+                schedules: thousands(result.schedules as i64),
+                right: thousands(result.ended_right as i64),
+                one_grant: thousands(result.one_grant as i64),
+                all_right: result.ended_right == result.schedules && result.one_grant == result.schedules,
+                took: format!("{} s", result.took.as_secs().max(1)),
+                naive_right: thousands(result.naive_spread.get(&owed).copied().unwrap_or(0) as i64),
+                spread: spread(&result.naive_spread, owed, 6),
+            });
+        }
+        EveryOrder::Failed { why } => {
+            panel.state = "failed";
+            panel.why.clone_from(why);
+        }
+    }
+    panel
+}
+
+fn editor(address: &Address) -> Editor {
+    let script = &address.script;
+    let count = script.deliveries().len();
+    let row = |(n, &event): (usize, &Event)| EditorRow {
+        n,
+        is_first: n == 1,
+        is_last: n == count,
+        choices: Event::ALL.map(|choice| (choice.name(), choice == event)).to_vec(),
+    };
+    let place = script.stop().map_or(Place::HalfWay, |stop| stop.place);
+    Editor {
+        rows: (1..).zip(script.deliveries()).map(row).collect(),
+        stop_rows: (1..=count).map(|n| (n, script.stop().is_some_and(|stop| stop.delivery == n))).collect(),
+        places: Place::ALL.map(|choice| (choice.name(), choice.words(), choice == place)).to_vec(),
+        is_full: count == Script::MOST,
+        is_article: script.is_article(),
+        repair: address.repairs.to_string(),
+        most: Script::MOST,
+    }
+}
+
+fn signed(delta: i64) -> String {
+    if delta > 0 { format!("+{}", thousands(delta)) } else { thousands(delta) }
+}
+
+fn number(count: usize) -> &'static str {
+    const WORDS: [&str; 22] = [
+        "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
+        "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "twenty-one",
+    ];
+    WORDS.get(count).copied().unwrap_or("many")
+}
+
+fn capital(words: &str) -> String {
+    let mut letters = words.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}

@@ -1,0 +1,62 @@
+//! What people see when there is nothing to see: what happened, and what to do now. Never anything from inside.
+
+use askama::Template;
+
+use super::page::Frame;
+
+#[derive(Template)]
+#[template(path = "error.html")]
+struct ErrorPage<'a> {
+    frame: Frame,
+    code: u16,
+    heading: &'a str,
+    sentence: &'a str,
+    /// Finds the log line; only where there is one worth finding.
+    request: Option<&'a str>,
+}
+
+/// No page at this address.
+///
+/// # Errors
+/// Only if the template itself fails.
+pub fn not_found() -> Result<String, askama::Error> {
+    ErrorPage {
+        frame: Frame::new("Nothing here · Bottle", ""),
+        code: 404,
+        heading: "There is no page at this address",
+        sentence: "It may have been mistyped, or it was never there. Nothing is broken, and nothing was changed.",
+        request: None,
+    }
+    .render()
+}
+
+/// Something failed on our side. `request` is the id under which the log has the reason.
+///
+/// # Errors
+/// Only if the template itself fails.
+pub fn failed(request: Option<&str>) -> Result<String, askama::Error> {
+    ErrorPage {
+        frame: Frame::new("Something failed · Bottle", ""),
+        code: 500,
+        heading: "Something failed on our side",
+        sentence: "Your billing is not touched by it: events are stored before they are answered, and applied from there. Reload \
+                   the page in a moment.",
+        request,
+    }
+    .render()
+}
+
+/// The page cannot be made just now: a part it needs is away or busy.
+///
+/// # Errors
+/// Only if the template itself fails.
+pub fn unavailable(sentence: &str) -> Result<String, askama::Error> {
+    ErrorPage {
+        frame: Frame::new("Not just now · Bottle", ""),
+        code: 503,
+        heading: "This page cannot be made just now",
+        sentence,
+        request: None,
+    }
+    .render()
+}

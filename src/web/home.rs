@@ -1,0 +1,37 @@
+//! The front door.
+
+use askama::Template;
+
+use super::gauge::Gauge;
+use super::page::Frame;
+use crate::engine_room::naive::{self, Repairs};
+use crate::engine_room::scenario::Script;
+use crate::engine_room::thousands;
+
+#[derive(Template)]
+#[template(path = "home.html")]
+struct Home {
+    frame: Frame,
+    naive: Gauge,
+    naive_balance: String,
+    ours: Gauge,
+    owed: String,
+    too_many: String,
+}
+
+/// # Errors
+/// Only if the template itself fails.
+pub fn render() -> Result<String, askama::Error> {
+    let script = Script::article();
+    let end = naive::last(&script, Repairs::default()).balance;
+    let owed = script.owed().balance;
+    Home {
+        frame: Frame::new("Bottle", "home"),
+        naive: Gauge::new("naive", "naive", end),
+        naive_balance: thousands(end),
+        ours: Gauge::new("ours", "ours", owed),
+        owed: thousands(owed),
+        too_many: thousands(end - owed),
+    }
+    .render()
+}
