@@ -7,6 +7,7 @@ pub mod telemetry;
 pub mod clock;
 pub mod wake;
 pub mod checkpoint;
+pub mod postgres;
 pub mod outbound;
 pub mod jwks;
 pub mod providers;

@@ -70,7 +70,7 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .connect_timeout(CONNECT_LIMIT)
-            .timeout(TOTAL_LIMIT)
+            .timeout(TOTAL_LIMIT * 3)
             .dns_resolver(Arc::new(Guard { reach, lookup }))
             .build()
             .map_err(OutboundError::Unavailable)?;
@@ -94,8 +94,7 @@ impl Client {
     pub async fn send(&self, request: Request, cap: usize) -> Result<Answer, OutboundError> {
         self.stays_home(request.url())?;
         let mut response = self.http.execute(request).await.map_err(sorted)?;
-        let announced = response.content_length().unwrap_or(0);
-        if usize::try_from(announced).map_or(true, |length| length > cap) {
+        if response.content_length().is_some_and(|announced| announced > cap as u64) {
             return Err(OutboundError::TooLarge { cap });
         }
         let mut body = Vec::new();

@@ -10,6 +10,7 @@ mod database;
 mod parts;
 mod serve;
 mod replay;
+mod engine_room;
 
 /// Billing state that stays correct however events repeat, arrive late, or fail half-way.
 ///
@@ -37,6 +38,10 @@ enum Command {
     ///
     /// Exit codes: 0 every event reached a verdict, 1 some did not or are dead, 2 wrong usage.
     Replay(replay::ReplayArgs),
+    /// Nine deliveries through the real pipeline, beside the handler most people write
+    ///
+    /// Exit codes: 0 done, 1 it went wrong or a schedule ended wrong, 2 wrong usage.
+    EngineRoom(engine_room::EngineRoomArgs),
     /// The local Kinde: run it alone, or send signed events with it
     LocalKinde(crate::local_kinde::cli::LocalKindeArgs),
 }
@@ -50,6 +55,7 @@ impl Cli {
             Command::Web => serve::run(self.settings.check()?, serve::Roles { web: true, worker: false }).await,
             Command::Worker => serve::run(self.settings.check()?, serve::Roles { web: false, worker: true }).await,
             Command::Replay(args) => replay::run(self.settings.check()?, args).await,
+            Command::EngineRoom(args) => engine_room::run(self.settings.check()?, args).await,
             Command::LocalKinde(args) => Ok(crate::local_kinde::cli::run(args).await?),
         }
     }

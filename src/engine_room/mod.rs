@@ -5,8 +5,13 @@
 //! number shown comes out of it.
 
 pub mod address;
-pub mod naive;
 pub mod scenario;
+pub mod naive;
+pub mod stand;
+pub mod run;
+pub mod every_order;
+mod rows;
+mod trace;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,6 +23,25 @@ use self::scenario::{Event, Place, Script};
 use crate::domain::event::Status;
 use crate::domain::instant::Instant;
 use crate::domain::plan::Plan;
+
+/// Why a run did not come to its end. The visitor may try again.
+#[derive(Debug, thiserror::Error)]
+pub enum RoomError {
+    #[error("the database could not be used")]
+    Database(#[from] sqlx::Error),
+    #[error("the room's own schema could not be made")]
+    Schema(#[from] crate::db::Error),
+    #[error("a delivery could not be stored")]
+    Intake(#[from] crate::intake::AcceptError),
+    #[error("somebody else's run takes longer than usual; try again in a moment")]
+    Busy,
+    #[error("no key pair could be made")]
+    Key,
+    #[error("a row that no script stored is in the room's schema")]
+    StrangeRow,
+    #[error("{0}")]
+    Refused(String),
+}
 
 /// How often a test kills the real process with SIGKILL at each checkpoint where the room lets it stop. The test reads this
 /// too, so the page says what is done; none until that test is there.

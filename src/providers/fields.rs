@@ -8,7 +8,6 @@
 
 use std::fmt;
 
-use serde::Deserializer as _;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 

@@ -14,7 +14,7 @@ pub mod kinde;
 pub mod script;
 
 /// Why a delivery is not accepted.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
     #[error("not genuine: {why}")]
     NotGenuine { why: String },

@@ -2,6 +2,7 @@
 
 pub mod histories;
 pub mod sample_run;
+pub mod tokens;
 
 /// Cases of a random test: a share of them in everyday runs, all with `BOTTLE_TEST_SCALE` (a factor).
 pub fn cases(everyday: u32) -> u32 {
