@@ -34,7 +34,7 @@ const LOOKS_AFTER: u32 = 3;
 pub async fn run(stand: &Stand, mut progress: impl FnMut(usize, usize)) -> Result<EveryOrderResult, RoomError> {
     let begun = Stopwatch::now();
     let orders: Vec<[Event; 9]> = every_order().collect();
-    let tokens = sign_all(stand, orders.len())?;
+    let events = verify_all(stand, orders.len()).await?;
     let stops: Vec<_> = orders.iter().map(|order| every_stop(order)).collect();
     let waves = stops.first().map_or(0, Vec::len);
     let total = orders.len() * waves;
@@ -47,7 +47,7 @@ pub async fn run(stand: &Stand, mut progress: impl FnMut(usize, usize)) -> Resul
         for (order, stops) in orders.iter().zip(&stops) {
             scripts.push(Script::new(order.to_vec(), stops[wave]).map_err(|e| RoomError::Refused(e.to_string()))?);
         }
-        for (script, ending) in scripts.iter().zip(run_together(stand, &mut turn, &scripts, &tokens).await?) {
+        for (script, ending) in scripts.iter().zip(run_together(stand, &mut turn, &scripts, &events).await?) {
             result.schedules += 1;
             result.ended_right += usize::from(ending.account == script.owed());
             result.one_grant += usize::from(ending.grants == 1);
@@ -60,16 +60,20 @@ pub async fn run(stand: &Stand, mut progress: impl FnMut(usize, usize)) -> Resul
     Ok(result)
 }
 
-/// The bytes of each event of each account, signed once: copies are the same bytes.
-type Tokens = Vec<[Vec<u8>; 3]>;
+/// What each event of each account is delivered as. Signed and verified once: a copy is the same bytes.
+type Deliveries = Vec<[Delivery; 3]>;
 
-fn sign_all(stand: &Stand, accounts: usize) -> Result<Tokens, RoomError> {
-    (0..accounts)
-        .map(|n| {
-            let [up, pay, old] = Event::ALL.map(|event| stand.token(event, n));
-            Ok([up?, pay?, old?])
-        })
-        .collect()
+async fn verify_all(stand: &Stand, accounts: usize) -> Result<Deliveries, RoomError> {
+    let mut all = Vec::with_capacity(accounts);
+    for account in 0..accounts {
+        let mut verified = Vec::with_capacity(Event::ALL.len());
+        for event in Event::ALL {
+            let webhook_id = format!("webhook_{}", event_key(event, account));
+            verified.push(stand.verify(&stand.token(event, account)?, &webhook_id).await?);
+        }
+        all.push(verified.try_into().map_err(|_| RoomError::StrangeRow)?);
+    }
+    Ok(all)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +83,7 @@ struct Ending {
 }
 
 /// Runs scripts side by side from empty tables, the n-th on account n, and says how each ended.
-async fn run_together(stand: &Stand, turn: &mut Turn, scripts: &[Script], tokens: &Tokens) -> Result<Vec<Ending>, RoomError> {
+async fn run_together(stand: &Stand, turn: &mut Turn, scripts: &[Script], events: &Deliveries) -> Result<Vec<Ending>, RoomError> {
     turn.clear().await?;
     let mut timeline: BTreeMap<Instant, Vec<(usize, Sending)>> = BTreeMap::new();
     for (account, script) in scripts.iter().enumerate() {
@@ -89,7 +93,7 @@ async fn run_together(stand: &Stand, turn: &mut Turn, scripts: &[Script], tokens
     }
     let mut last = Instant::from_nanos(0);
     for (at, sendings) in timeline {
-        deliver(stand, at, &sendings, tokens).await?;
+        deliver(stand, at, &sendings, events).await?;
         last = at;
     }
     for n in 1..=LOOKS_AFTER {
@@ -99,17 +103,16 @@ async fn run_together(stand: &Stand, turn: &mut Turn, scripts: &[Script], tokens
 }
 
 /// Everything that is delivered at one moment, then the worker.
-async fn deliver(stand: &Stand, at: Instant, sendings: &[(usize, Sending)], tokens: &Tokens) -> Result<(), RoomError> {
+async fn deliver(stand: &Stand, at: Instant, sendings: &[(usize, Sending)], events: &Deliveries) -> Result<(), RoomError> {
     let mut stops = HashMap::new();
     let mut deliveries = Vec::with_capacity(sendings.len());
     let mut asleep = HashSet::new();
     for (account, sending) in sendings {
         let key = EventKey(event_key(sending.event, *account));
-        let body = &tokens[*account][sending.event as usize];
-        let delivery = stand.verify(body, &format!("webhook_{key}")).await?;
+        let delivery = &events[*account][sending.event as usize];
         match sending.stop {
             Some(place) if place.is_unanswered() => {
-                store_and_stop(stand, at, &delivery, place).await?;
+                store_and_stop(stand, at, delivery, place).await?;
                 asleep.insert(*account);
             }
             Some(place) => {
@@ -120,8 +123,7 @@ async fn deliver(stand: &Stand, at: Instant, sendings: &[(usize, Sending)], toke
         }
     }
     for batch in deliveries.chunks(BATCH_MAX) {
-        let batch: Vec<&Delivery> = batch.iter().collect();
-        intake::accept(&stand.pool, &batch, Clock::At(at), &Checkpoints::default()).await?;
+        intake::accept(&stand.pool, batch, Clock::At(at), &Checkpoints::default()).await?;
     }
     // A process that stopped around the store does no work either: what it left is found at the next delivery.
     work_unless_asleep(stand, at, &stops, &asleep).await
