@@ -1,3 +1,4 @@
 //! Bottle: billing state that stays correct.
 
 pub mod domain;
+pub mod postgres;
