@@ -23,6 +23,7 @@ pub struct Programs {
 
 /// The programs to use with this folder: those of its version if it has a cluster, else the first that are found.
 pub async fn programs(asked_for: Option<&Path>, folder: &Folder) -> Result<Programs, Error> {
+    let asked_for = asked_for.filter(|bin| !bin.as_os_str().is_empty());
     let theirs = folder.version()?;
     let places = match asked_for {
         Some(bin) => vec![bin.to_owned()],

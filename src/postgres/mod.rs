@@ -59,8 +59,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes the cluster if there is none, starts its server and returns once it takes connections. About 0.7 s the first
-    /// time, 0.05 s later; after a crash PostgreSQL first works through its log.
+    /// Makes the cluster if there is none, starts its server and returns once it takes connections. About a second the
+    /// first time (a slow disk takes three), a tenth later; after a crash PostgreSQL first works through its log.
     ///
     /// # Errors
     /// Each is one message for the person who started Bottle; see [`Error`].
@@ -88,8 +88,9 @@ impl Cluster {
         let socket = folder.make_socket_folder(&runner).await?;
         let program = programs.bin.join("postgres");
         let arguments = setup::server_arguments(&folder, &socket, settings.durability);
+        let elsewhere = (!socket.starts_with(&folder.root)).then_some(socket.as_path());
         let mut server =
-            Watched::spawn(&runner, Some(&socket), &program, &arguments, &alive, &log).map_err(Error::command(&program))?;
+            Watched::spawn(&runner, elsewhere, &program, &arguments, &alive, &log).map_err(Error::command(&program))?;
         let mut admin = setup::connect(&options_in(&socket, SUPERUSER, "postgres"), &mut server, &folder.log).await?;
         setup::make_owner_and_database(&mut admin).await?;
 

@@ -11,4 +11,5 @@ mod local_kinde;
 mod naive;
 mod oracle;
 mod outbound;
+mod postgres;
 mod support;
