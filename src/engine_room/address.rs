@@ -72,6 +72,13 @@ impl Address {
         self.step.map_or(last, |step| step.min(last))
     }
 
+    /// The link from one view of the room to another.
+    pub fn query(&self) -> String {
+        let whole = self.to_string();
+        let query = whole.strip_prefix(PATH).unwrap_or_default();
+        if query.is_empty() { "?".into() } else { query.into() }
+    }
+
     #[must_use]
     pub fn with_step(&self, step: usize) -> Self {
         let step = (step < self.last_step()).then_some(step);
@@ -129,7 +136,10 @@ impl Asked {
             "step" => self.step = Some(value.parse().map_err(|_| BadAddress::Step { text: shortened(value) })?),
             "repair" => {
                 let more: Repairs = value.parse()?;
-                super::naive::Repair::ALL.into_iter().filter(|&repair| more.has(repair)).for_each(|repair| self.repairs.set(repair));
+                super::naive::Repair::ALL
+                    .into_iter()
+                    .filter(|&repair| more.has(repair))
+                    .for_each(|repair| self.repairs.set(repair));
             }
             "play" => self.play = value == "1",
             "d" if value.is_empty() => self.editor.push(None),
@@ -167,7 +177,7 @@ impl Asked {
             return Err(BadScript::StopOutOfRange { delivery, count: self.editor.len() });
         }
         let place = self.stop_place.unwrap_or(Place::HalfWay);
-        let stops_at = |n: usize| self.stop_at == Some(n).filter(|_| self.stop_at.is_some());
+        let stops_at = |n: usize| self.stop_at == Some(n);
         let mut rows: Vec<(Event, Option<Place>)> = Vec::new();
         let mut row_of: Vec<Option<usize>> = Vec::new();
         for (n, event) in (1..).zip(&self.editor) {
@@ -275,7 +285,10 @@ mod tests {
     fn what_equals_the_article_is_left_out() {
         becomes("script=PAY.UP.UP.PAY.PAY.PAY.OLD.UP.PAY&stop=2-halfway", "/engine-room");
         becomes("script=PAY.UP.UP.PAY.PAY.PAY.OLD.UP.PAY", "/engine-room?stop=none");
-        becomes("script=pay.up&utm_source=elsewhere&repair=guard&repair=dedupe", "/engine-room?script=PAY.UP&repair=dedupe.guard");
+        becomes(
+            "script=pay.up&utm_source=elsewhere&repair=guard&repair=dedupe",
+            "/engine-room?script=PAY.UP&repair=dedupe.guard",
+        );
     }
 
     #[test]

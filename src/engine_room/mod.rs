@@ -284,11 +284,7 @@ impl Run {
             n: step.n,
             event: step.event.name(),
             naive: step.naive.into(),
-            pipeline: OutcomeJson {
-                plan: step.pipeline.plan.as_str(),
-                balance: step.pipeline.balance,
-                outcome: &step.outcome,
-            },
+            pipeline: OutcomeJson { plan: step.pipeline.plan.as_str(), balance: step.pipeline.balance, outcome: &step.outcome },
         });
         RunJson { deliveries: deliveries.collect(), summary: self.summary() }
     }
@@ -312,15 +308,17 @@ impl Run {
         let _ = write!(
             out,
             "\n{} deliveries arrived, {} events stored, {} copies counted and dropped, {} stopped on the way.\n\
-             Bottle: {}, Pro allowance granted {}. Naive handler: {}{}.\n",
+             Bottle: {}, {}; the Pro allowance was granted {}. Naive handler: {}, {}; {}.\n",
             summary.copies_arrived,
             summary.events_stored,
             summary.copies_dropped,
             summary.interrupted,
-            account_words(self.pipeline()).replace("  ", " "),
+            summary.pipeline.plan,
+            thousands(summary.pipeline.balance),
             times(summary.pipeline.grants),
-            account_words(self.naive()).replace("  ", " "),
-            verdict(self.naive(), self.script.owed()).map(|off| format!(": {off}")).unwrap_or_default(),
+            summary.naive.plan,
+            thousands(summary.naive.balance),
+            verdict(self.naive(), self.script.owed()).map_or_else(|| "right, here".into(), |off| format!("that is {off}")),
         );
         out
     }

@@ -110,10 +110,7 @@ impl FromStr for Place {
     type Err = BadScript;
 
     fn from_str(text: &str) -> Result<Self, BadScript> {
-        Self::ALL
-            .into_iter()
-            .find(|place| place.name() == text)
-            .ok_or_else(|| BadScript::UnknownPlace { word: shortened(text) })
+        Self::ALL.into_iter().find(|place| place.name() == text).ok_or_else(|| BadScript::UnknownPlace { word: shortened(text) })
     }
 }
 
@@ -188,7 +185,9 @@ impl Script {
         match stop {
             _ if count == 0 => Err(BadScript::Empty),
             _ if count > Self::MOST => Err(BadScript::TooMany { count }),
-            Some(Stop { delivery, .. }) if delivery == 0 || delivery > count => Err(BadScript::StopOutOfRange { delivery, count }),
+            Some(Stop { delivery, .. }) if delivery == 0 || delivery > count => {
+                Err(BadScript::StopOutOfRange { delivery, count })
+            }
             _ => Ok(Self { deliveries, stop }),
         }
     }
@@ -391,17 +390,13 @@ mod tests {
     #[test]
     fn an_edited_script_goes_out_a_minute_apart() {
         let script = Script::new(vec![Event::Up, Event::Pay, Event::Old], None).unwrap();
-        assert_eq!(
-            times(&script),
-            ["1 UP1 2026-10-21T10:03:00Z", "2 PAY1 2026-10-21T10:04:00Z", "3 OLD1 2026-10-21T10:05:00Z"]
-        );
+        assert_eq!(times(&script), ["1 UP1 2026-10-21T10:03:00Z", "2 PAY1 2026-10-21T10:04:00Z", "3 OLD1 2026-10-21T10:05:00Z"]);
     }
 
     #[test]
     fn an_unanswered_delivery_is_sent_again_at_the_next_retry_time() {
-        let unanswered = |delivery, deliveries| {
-            Script::new(deliveries, Some(Stop { delivery, place: Place::AfterStore })).unwrap().sends()
-        };
+        let unanswered =
+            |delivery, deliveries| Script::new(deliveries, Some(Stop { delivery, place: Place::AfterStore })).unwrap().sends();
         let sends = unanswered(1, vec![Event::Up, Event::Pay]);
         let shown: Vec<_> = sends.iter().map(|s| (s.event, s.copy, s.resend, s.at.to_string())).collect();
         assert_eq!(
@@ -414,7 +409,10 @@ mod tests {
         );
         // The fourth copy waits ten minutes, so it goes out last.
         let sends = unanswered(4, vec![Event::Pay, Event::Pay, Event::Pay, Event::Pay, Event::Up]);
-        assert_eq!(sends.last().map(|s| (s.event, s.copy, s.at.to_string())), Some((Event::Pay, 5, "2026-10-21T10:16:00Z".into())));
+        assert_eq!(
+            sends.last().map(|s| (s.event, s.copy, s.at.to_string())),
+            Some((Event::Pay, 5, "2026-10-21T10:16:00Z".into()))
+        );
     }
 
     #[test]

@@ -7,13 +7,14 @@ use askama::Template;
 
 use super::assets;
 use super::page::Frame;
-use super::score::{HEIGHT, LEFT, NAIVE_BASE, NAIVE_TOP, OURS_BASE, OURS_TOP, RACK, RIGHT, Score, TOKEN, WIDTH};
+use super::score::{self, HEIGHT, LEFT, NAIVE_BASE, NAIVE_TOP, OURS_BASE, OURS_TOP, RACK, RIGHT, Score, TOKEN, WIDTH};
 use crate::domain::plan::Plan;
 use crate::engine_room::address::{Address, BadAddress, PATH};
 use crate::engine_room::naive::{self, Endings, NaiveStep, Repair, Repairs};
 use crate::engine_room::scenario::{Event, Place, Script};
 use crate::engine_room::{
-    Account, Became, EveryOrder, KILLS_A_CHECKPOINT, Rows, Run, Step, Summary, TraceLine, day, thousands, time_of_day, times, verdict,
+    Account, Became, EveryOrder, KILLS_A_CHECKPOINT, Rows, Run, Step, Summary, TraceLine, day, thousands, time_of_day, times,
+    verdict,
 };
 
 /// What the page is made from.
@@ -126,6 +127,8 @@ struct RepairPanel {
     spread: Vec<Ending>,
     alone_right: usize,
     alone_orders: usize,
+    /// Said where this script leaves the customer short.
+    short: bool,
     candour: &'static str,
     none: bool,
 }
@@ -221,10 +224,14 @@ fn headline(run: &Run, naive: &[NaiveStep], repairs: Repairs) -> String {
     let (owed, end) = (run.script.owed(), naive.last().map_or(naive::FRESH, |step| step.account));
     let distinct = Event::ALL.iter().filter(|event| run.script.deliveries().contains(event)).count();
     let order: Vec<i64> = run.steps.iter().filter(|s| s.copy == 1).map(|step| step.event.occurred_at().nanos()).collect();
+    let cut_off = match run.script.stop().map(|stop| stop.place) {
+        Some(Place::HalfWay) => "once cut off half‑way",
+        _ => "once cut off",
+    };
     let traits: Vec<&str> = [
         (run.steps.iter().any(|step| step.copy > 1), "repeated"),
         (!order.is_sorted(), "out of order"),
-        (run.script.stop().is_some(), "once cut off on the way"),
+        (run.script.stop().is_some(), cut_off),
     ]
     .into_iter()
     .filter_map(|(holds, words)| holds.then_some(words))
@@ -232,7 +239,8 @@ fn headline(run: &Run, naive: &[NaiveStep], repairs: Repairs) -> String {
     let traits = match traits.as_slice() {
         [] => String::new(),
         [one] => format!(": {one}"),
-        [most @ .., last] => format!(": {} and {last}", most.join(", ")),
+        [one, two] => format!(": {one} and {two}"),
+        [most @ .., last] => format!(": {}, and {last}", most.join(", ")),
     };
     let handler = if repairs.none() { "The handler most people write" } else { "The handler most people write, so repaired," };
     let theirs = ending_words(end, owed);
@@ -292,15 +300,21 @@ fn lines<'a>(run: &'a Run, naive: &'a [NaiveStep], address: &Address, at: usize)
     let cell = |account: Account| Cell {
         plan: account.plan.as_str(),
         balance: thousands(account.balance),
-        bar: (account.balance * 300 / most).max(1),
+        bar: (account.balance * 100 / most).max(1),
         off: account.balance > owed.balance,
     };
     let line = |(index, (step, theirs)): (usize, (&'a Step, &'a NaiveStep))| {
         let guard = guard_of(step, run.became(index));
         Line {
             n: step.n,
-            href: address.with_step(step.n).to_string(),
-            state: if index + 1 == at { "now" } else if index < at { "past" } else { "later" },
+            href: address.with_step(step.n).query(),
+            state: if index + 1 == at {
+                "now"
+            } else if index < at {
+                "past"
+            } else {
+                "later"
+            },
             symbol: match step.event {
                 Event::Up => "up",
                 Event::Pay => "pay",
@@ -324,7 +338,14 @@ fn lines<'a>(run: &'a Run, naive: &'a [NaiveStep], address: &Address, at: usize)
             source: guard.map_or("", |line| line.source),
         }
     };
-    run.steps.iter().zip(naive).enumerate().map(line).collect()
+    let mut lines: Vec<Line<'a>> = run.steps.iter().zip(naive).enumerate().map(line).collect();
+    // In a long script most rows are copies, held by one and the same guard: it is named where it changes.
+    if lines.len() > score::WORDY {
+        let guards: Vec<String> = lines.iter().map(|line| line.guard.clone()).collect();
+        let same = |n: usize| n > 0 && guards[n] == guards[n - 1];
+        lines.iter_mut().enumerate().filter(|(n, _)| same(*n)).for_each(|(_, line)| line.guard.clear());
+    }
+    lines
 }
 
 /// The guard that decided: for a copy the one at the door, otherwise the last before the mark.
@@ -371,6 +392,7 @@ fn repair_panel(run: &Run, naive: &[NaiveStep], address: &Address) -> RepairPane
         hidden: hidden(address),
         ending: format!("{}, {}", end.plan, thousands(end.balance)),
         is_right: off.is_none(),
+        short: end.balance < owed.balance,
         verdict: off.unwrap_or_else(|| "right".into()),
         right: endings.right,
         orders: endings.orders,
@@ -394,15 +416,16 @@ fn switch(repair: Repair, repairs: Repairs) -> Switch {
 
 /// What the number of right orders does not say.
 fn candour(repairs: Repairs, endings: &Endings, alone: &Endings) -> &'static str {
+    let copies_help = endings.right * alone.orders > alone.right * endings.orders;
     if repairs.dedupe && !repairs.transaction {
         "The id is remembered before the work is done, so what the stop broke off stays broken: every copy that could have mended \
-         it is skipped. The customer has paid and has nothing."
-    } else if endings.right == endings.orders && alone.right < alone.orders {
+         it is skipped. Where it still ends right, another event happened to bring what was lost."
+    } else if endings.right == endings.orders && copies_help {
         "Right each time, but only because the upgrade comes again after the stop. This handler keeps nothing it could run again \
          by itself; a sender that gives up takes the upgrade with it. Bottle has stored the event, and needs no copy."
-    } else if endings.right > alone.right {
-        "Some of these are right by luck: a copy that comes after the stop happens to redo what was lost. Deliver each event \
-         once, and the loss shows."
+    } else if copies_help {
+        "Many of these are right by luck: a copy that comes after the stop redoes what was lost. Deliver each event once, and the \
+         loss shows."
     } else {
         "Copies hide what was lost, and add what was not owed; the two do not cancel out."
     }
@@ -412,7 +435,7 @@ fn spread(spread: &std::collections::BTreeMap<Account, usize>, owed: Account, mo
     let mut by_count: Vec<(Account, usize)> = spread.iter().map(|(account, count)| (*account, *count)).collect();
     by_count.sort_by_key(|&(account, count)| (account != owed, std::cmp::Reverse(count)));
     let highest = by_count.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
-    let bar = |count: usize| i64::try_from(count * 200 / highest).unwrap_or(200).max(1);
+    let bar = |count: usize| i64::try_from(count * 100 / highest).unwrap_or(100).max(1);
     let ending = |words: String, count: usize, right| Ending { words, count: thousands(count as i64), bar: bar(count), right };
     let rest: Vec<usize> = by_count.iter().skip(most).map(|(_, count)| *count).collect();
     let shown = by_count.iter().take(most);
@@ -457,7 +480,7 @@ fn every_panel(every: &EveryOrder, address: &Address) -> EveryPanel {
             panel.state = "running";
             panel.done = thousands(*done as i64);
             panel.total = thousands(*total as i64);
-            panel.bar = i64::try_from(done * 300 / (*total).max(1)).unwrap_or(300);
+            panel.bar = i64::try_from(done * 100 / (*total).max(1)).unwrap_or(100);
         }
         EveryOrder::Done(result) => {
             panel.state = "done";
@@ -507,8 +530,28 @@ fn signed(delta: i64) -> String {
 
 fn number(count: usize) -> &'static str {
     const WORDS: [&str; 22] = [
-        "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
-        "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "twenty-one",
+        "no",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+        "seventeen",
+        "eighteen",
+        "nineteen",
+        "twenty",
+        "twenty-one",
     ];
     WORDS.get(count).copied().unwrap_or("many")
 }

@@ -28,7 +28,9 @@ const LIP: i64 = 9;
 impl Gauge {
     pub fn new(id: &'static str, tone: &'static str, balance: i64) -> Self {
         let spills = balance > FULL;
-        let level_y = if spills { LIP } else { BOTTOM - (balance.max(0) * (BOTTOM - LINE)).div_euclid(FULL).max(1) };
+        // Ten bottles of five hundred would hide behind the glass: what is there must be seen.
+        let visible = if balance > 0 { 5 } else { 0 };
+        let level_y = if spills { LIP } else { BOTTOM - (balance.max(0) * (BOTTOM - LINE) / FULL).max(visible) };
         // The puddle grows ever more slowly: ten times too much still fits the page.
         let puddle = if spills { 46 + 50 * (balance - FULL) / (balance + FULL) } else { 0 };
         Self { id, tone, level_y, level_height: BOTTOM - level_y, spill: spills.into(), puddle }
@@ -42,7 +44,7 @@ mod tests {
     #[test]
     fn it_is_filled_to_the_line_by_what_pro_allows_and_spills_above() {
         let level = |balance| Gauge::new("a", "ours", balance).level_y;
-        assert_eq!((level(0), level(10), level(500), level(501)), (149, 149, LINE, LIP));
+        assert_eq!((level(0), level(10), level(500), level(501)), (150, 145, LINE, LIP));
         let puddle = |balance| Gauge::new("a", "naive", balance).puddle;
         assert_eq!(puddle(500), 0);
         assert!(puddle(990) < puddle(2_950) && puddle(1_000_000) < 97);

@@ -15,18 +15,18 @@ use crate::engine_room::{Account, Became, Run, Step, day, thousands, time_of_day
 pub const LEFT: i64 = 64;
 pub const RIGHT: i64 = 950;
 pub const WIDTH: i64 = 1_200;
-pub const HEIGHT: i64 = 600;
+pub const HEIGHT: i64 = 616;
 const LANE: i64 = 168;
-pub const NAIVE_TOP: i64 = 46;
+pub const NAIVE_TOP: i64 = 56;
 pub const NAIVE_BASE: i64 = NAIVE_TOP + LANE;
-pub const TOKEN: i64 = 278;
-pub const RACK: i64 = 378;
-pub const OURS_TOP: i64 = 386;
+pub const TOKEN: i64 = 289;
+pub const RACK: i64 = 386;
+pub const OURS_TOP: i64 = 401;
 pub const OURS_BASE: i64 = OURS_TOP + LANE;
 /// The scale, unless an edited script needs more.
 const SCALE: i64 = 3_000;
 /// With more columns than this, words under the rack would touch.
-const WORDY: usize = 11;
+pub const WORDY: usize = 11;
 
 pub struct Score {
     pub columns: Vec<Column>,
@@ -35,6 +35,11 @@ pub struct Score {
     pub tear: Option<Tear>,
     pub veil_x: i64,
     pub veil_width: i64,
+    /// The words under the rack stand around their column's middle, so their veil begins half a column earlier.
+    pub words_x: i64,
+    pub words_width: i64,
+    /// Many columns: smaller figures.
+    pub is_dense: bool,
     pub head_x: i64,
     pub head_width: i64,
     pub counted: usize,
@@ -82,7 +87,8 @@ pub struct Lane {
     pub plan: &'static str,
     pub balance: String,
     pub verdict: String,
-    pub is_right: bool,
+    /// `off`, `fine`, or nothing while it is too early to say.
+    pub tone: &'static str,
 }
 
 /// A stretch of time on one plan.
@@ -90,8 +96,20 @@ pub struct Plank {
     pub x: i64,
     pub width: i64,
     pub plan: &'static str,
+    /// Where its name begins, clear of the tear; none if there is no room.
+    pub name_x: Option<i64>,
     /// Free, where the customer is owed Pro.
     pub wrong: bool,
+}
+
+impl Plank {
+    fn place_name(&mut self, tear: Option<i64>) {
+        const NAME: i64 = 30;
+        let start = self.x + 8;
+        let torn = tear.is_some_and(|tear| tear > self.x - 8 && tear < start + NAME + 6);
+        let start = if torn { tear.unwrap_or(start) + 12 } else { start };
+        self.name_x = (start + NAME <= self.x + self.width).then_some(start);
+    }
 }
 
 /// Where the process stops.
@@ -121,15 +139,21 @@ impl Score {
                 Column {
                     n: step.n,
                     x,
-                    href: address.with_step(step.n).to_string(),
+                    href: address.with_step(step.n).query(),
                     label: spoken(step),
                     event: step.event.name(),
                     symbol: symbol(step.event),
                     is_copy: step.copy > 1,
-                    copy: copy_words(step),
+                    copy: copy_words(step, run.steps.len() > WORDY),
                     time: if run.steps.len() > WORDY { time_of_day(step.at)[..5].to_owned() } else { time_of_day(step.at) },
                     day: if index == 0 || day(run.steps[index - 1].at) != day(step.at) { day(step.at) } else { String::new() },
-                    state: if index + 1 == at { "now" } else if passed { "past" } else { "later" },
+                    state: if index + 1 == at {
+                        "now"
+                    } else if passed {
+                        "past"
+                    } else {
+                        "later"
+                    },
                     let_in: became.is_some_and(Became::is_let_in),
                     tick: became.filter(|became| became.is_copy()).map(|_| Tick {
                         x: x - 2,
@@ -144,6 +168,7 @@ impl Score {
             })
             .collect();
         let veil_x = if at == run.steps.len() { RIGHT } else { grid.centre(at as i64) - 3 };
+        let words_x = if at == run.steps.len() { RIGHT } else { grid.centre(at as i64) - grid.width() / 2 };
         let (head_x, head_width) = match at {
             0 => (LEFT, 0),
             at => (grid.centre(at as i64 - 1) - grid.width() / 2, grid.width()),
@@ -151,14 +176,32 @@ impl Score {
         let owed = run.script.owed();
         let seen = |accounts: &[Account]| at.checked_sub(1).map_or(crate::engine_room::naive::FRESH, |last| accounts[last]);
         let finished = at == run.steps.len();
+        let torn = naive.iter().position(|step| step.stopped).map(|index| grid.centre(index as i64));
         Self {
             counted: columns.iter().filter(|column| column.tick.as_ref().is_some_and(|tick| tick.opacity == 1)).count(),
             tear: tear(run, naive, &grid),
-            naive: Lane::draw(&grid, &theirs, &ours, scale, naive_y, Seen::new(seen(&theirs), owed, finished, ["n", "ns"], "naive")),
-            ours: Lane::draw(&grid, &ours, &ours, scale, ours_y, Seen::new(seen(&ours), owed, finished, ["o", "os"], "ours")),
+            naive: Lane::draw(
+                &grid,
+                &theirs,
+                &ours,
+                scale,
+                naive_y,
+                Seen::new(seen(&theirs), owed, finished, ["n", "ns"], "naive", torn),
+            ),
+            ours: Lane::draw(
+                &grid,
+                &ours,
+                &ours,
+                scale,
+                ours_y,
+                Seen::new(seen(&ours), owed, finished, ["o", "os"], "ours", torn),
+            ),
             columns,
             veil_x,
             veil_width: RIGHT - veil_x,
+            words_x,
+            words_width: RIGHT - words_x,
+            is_dense: run.steps.len() > WORDY,
             head_x,
             head_width,
         }
@@ -193,20 +236,27 @@ fn scale<'a>(accounts: impl Iterator<Item = &'a Account>) -> i64 {
 struct Seen {
     account: Account,
     verdict: String,
-    is_right: bool,
-    ids: [&'static str; 2],
     tone: &'static str,
+    ids: [&'static str; 2],
+    liquid: &'static str,
+    tear: Option<i64>,
 }
 
 impl Seen {
-    fn new(account: Account, owed: Account, finished: bool, ids: [&'static str; 2], tone: &'static str) -> Self {
-        let off = verdict(account, owed);
-        let said = match &off {
-            Some(off) if finished || account.balance > FULL => off.clone(),
-            None if finished => "right".into(),
-            _ => "so far".into(),
+    fn new(
+        account: Account,
+        owed: Account,
+        finished: bool,
+        ids: [&'static str; 2],
+        liquid: &'static str,
+        tear: Option<i64>,
+    ) -> Self {
+        let (verdict, tone) = match verdict(account, owed) {
+            Some(off) if finished || account.balance > FULL => (off, "off"),
+            None if finished => ("right".into(), "fine"),
+            _ => ("so far".into(), ""),
         };
-        Self { account, is_right: off.is_none() || (!finished && account.balance <= FULL), verdict: said, ids, tone }
+        Self { account, verdict, tone, ids, liquid, tear }
     }
 }
 
@@ -215,21 +265,24 @@ impl Lane {
         let mut before = crate::engine_room::naive::FRESH;
         let mut path = format!("M{LEFT} {}", y(before.balance));
         let mut labels = vec![];
-        let mut ribbon = vec![Plank { x: LEFT, width: grid.centre(0) - LEFT, plan: before.plan.as_str(), wrong: false }];
+        let mut ribbon =
+            vec![Plank { x: LEFT, width: grid.centre(0) - LEFT, plan: before.plan.as_str(), name_x: None, wrong: false }];
         for (index, &account) in (0..).zip(accounts) {
             let (from, to) = (grid.centre(index), grid.end_of(index));
             path.push_str(&format!("H{from}V{}", y(account.balance)));
             if account.balance != before.balance || index == 0 || index + 1 == grid.columns {
                 labels.push(((from + to) / 2, y(account.balance) - 7, thousands(account.balance)));
             }
-            let wrong = account.plan == Plan::Free && ours.get(usize::try_from(index).unwrap_or(0)).is_some_and(|a| a.plan == Plan::Pro);
+            let wrong =
+                account.plan == Plan::Free && ours.get(usize::try_from(index).unwrap_or(0)).is_some_and(|a| a.plan == Plan::Pro);
             match ribbon.last_mut() {
                 Some(plank) if plank.plan == account.plan.as_str() && plank.wrong == wrong => plank.width += to - from,
-                _ => ribbon.push(Plank { x: from, width: to - from, plan: account.plan.as_str(), wrong }),
+                _ => ribbon.push(Plank { x: from, width: to - from, plan: account.plan.as_str(), name_x: None, wrong }),
             }
             before = account;
         }
         path.push_str(&format!("H{RIGHT}"));
+        ribbon.iter_mut().for_each(|plank| plank.place_name(seen.tear));
         let axis = [scale, scale * 2 / 3, scale / 3].map(|value| (y(value), thousands(value)));
         let axis = if scale == SCALE { axis.to_vec() } else { vec![(y(scale), thousands(scale))] };
         Self {
@@ -239,12 +292,12 @@ impl Lane {
             axis,
             labels,
             ribbon,
-            gauge: Gauge::new(seen.ids[0], seen.tone, seen.account.balance),
-            small_gauge: Gauge::new(seen.ids[1], seen.tone, seen.account.balance),
+            gauge: Gauge::new(seen.ids[0], seen.liquid, seen.account.balance),
+            small_gauge: Gauge::new(seen.ids[1], seen.liquid, seen.account.balance),
             plan: seen.account.plan.as_str(),
             balance: thousands(seen.account.balance),
             verdict: seen.verdict,
-            is_right: seen.is_right,
+            tone: seen.tone,
         }
     }
 }
@@ -274,7 +327,9 @@ fn short(place: Place) -> &'static str {
 
 /// A strip of paper torn out, from top to bottom.
 fn zigzag(x: i64, top: i64, bottom: i64) -> String {
-    let edge = |side: i64| (0..).map(move |n| (x + side + if n % 2 == 0 { -3 } else { 3 }, top + n * 9)).take_while(move |(_, y)| *y <= bottom);
+    let edge = |side: i64| {
+        (0..).map(move |n| (x + side + if n % 2 == 0 { -3 } else { 3 }, top + n * 9)).take_while(move |(_, y)| *y <= bottom)
+    };
     let mut points: Vec<(i64, i64)> = edge(-4).collect();
     points.extend(edge(4).collect::<Vec<_>>().into_iter().rev());
     points.iter().map(|(x, y)| format!("{x},{y}")).collect::<Vec<_>>().join(" ")
@@ -288,15 +343,16 @@ fn symbol(event: Event) -> &'static str {
     }
 }
 
-fn copy_words(step: &Step) -> String {
+fn copy_words(step: &Step, short: bool) -> String {
     match (step.copy, step.resend) {
         (1, _) => String::new(),
-        (copy, false) => format!("copy {copy}"),
         (_, true) => "again".into(),
+        (copy, false) if short => format!("×{copy}"),
+        (copy, false) => format!("copy {copy}"),
     }
 }
 
 fn spoken(step: &Step) -> String {
     let copy = if step.copy > 1 { format!(", copy {}", step.copy) } else { String::new() };
-    format!("Delivery {}: {}{copy}, {} {}", step.n, step.event.words(), day(step.at), time_of_day(step.at))
+    format!("Delivery {}: {}{copy}", step.n, step.event.words())
 }

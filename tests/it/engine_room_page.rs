@@ -97,7 +97,8 @@ fn every_id_stands_once() {
 /// The script in the page moves attributes of elements with equal ids; an element that is not there cannot move.
 #[test]
 fn every_step_has_the_elements_of_every_other() {
-    let ids = |html: &str| html.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next().map(String::from)).collect::<Vec<_>>();
+    let ids =
+        |html: &str| html.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next().map(String::from)).collect::<Vec<_>>();
     let first = ids(&page("step=0"));
     for n in 1..=9 {
         assert_eq!(ids(&page(&format!("step={n}"))), first, "step {n}");
@@ -128,10 +129,28 @@ fn a_bad_address_is_explained_and_leads_back() {
 
 #[test]
 fn the_run_is_printed_for_programs_under_promised_names() {
-    insta::assert_json_snapshot!(sample_run(&Script::article()).json(), @"");
+    let json = serde_json::to_string(&sample_run(&Script::article()).json()).unwrap();
+    let (first, summary) = (json.find("},{").unwrap(), json.find("\"summary\"").unwrap());
+    insta::assert_snapshot!(&json[..first], @r#"{"deliveries":[{"n":1,"event":"PAY","naive":{"plan":"free","balance":10},"pipeline":{"plan":"free","balance":10,"outcome":"stored; payment recorded; no Pro plan it belongs to"}"#);
+    insta::assert_snapshot!(&json[summary..], @r#""summary":{"copies_arrived":9,"events_stored":3,"copies_dropped":6,"interrupted":1,"naive":{"plan":"pro","balance":2950},"pipeline":{"plan":"pro","balance":500,"grants":1}}}"#);
+    assert_eq!(json.matches("\"outcome\"").count(), 9);
 }
 
 #[test]
 fn the_run_is_printed_for_a_terminal() {
-    insta::assert_snapshot!(sample_run(&Script::article()).table(), @"");
+    insta::assert_snapshot!(sample_run(&Script::article()).table(), @r"
+     #  at (UTC)         delivery          naive handler  Bottle      what Bottle did
+     1  21 Oct 10:03:00  PAY               free  10       free  10    stored; payment recorded; no Pro plan it belongs to
+     2  21 Oct 10:12:35  UP, stop          pro   10       free  10    stored; rolled back whole; its lease ends in 30 s
+     3  21 Oct 11:12:35  UP, copy 2        pro   500      pro   500   copy counted; the stored event runs to the end: plan set to pro, Pro allowance granted
+     4  21 Oct 11:15:35  PAY, copy 2       pro   990      pro   500   copy counted, nothing runs
+     5  21 Oct 15:15:35  PAY, copy 3       pro   1,480    pro   500   copy counted, nothing runs
+     6  22 Oct 03:15:35  PAY, copy 4       pro   1,970    pro   500   copy counted, nothing runs
+     7  22 Oct 15:09:35  OLD               free  1,970    pro   500   stored; ignored: a newer plan change is already stored
+     8  22 Oct 15:12:35  UP, copy 3        pro   2,460    pro   500   copy counted, nothing runs
+     9  22 Oct 15:15:35  PAY, copy 5       pro   2,950    pro   500   copy counted, nothing runs
+
+    9 deliveries arrived, 3 events stored, 6 copies counted and dropped, 1 stopped on the way.
+    Bottle: pro, 500; the Pro allowance was granted once. Naive handler: pro, 2,950; that is 2,450 too many.
+    ");
 }

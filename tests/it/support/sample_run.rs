@@ -53,7 +53,8 @@ impl Told {
                 });
             }
             let dies = sending.stop.is_some_and(Place::is_unanswered);
-            let open: Vec<usize> = (0..self.rows.inbox.len()).filter(|&at| self.rows.inbox[at].status == Status::Received).collect();
+            let open: Vec<usize> =
+                (0..self.rows.inbox.len()).filter(|&at| self.rows.inbox[at].status == Status::Received).collect();
             let stops_inside = sending.stop.filter(|place| !place.is_unanswered());
             if !dies {
                 trace.push(line("answered", "200 only after the commit", "src/intake/mod.rs"));
@@ -70,7 +71,11 @@ impl Told {
                     continue;
                 }
                 let said = self.apply(at, &mut trace);
-                outcome = if copy { format!("copy counted; the stored event runs to the end: {said}") } else { format!("stored; {said}") };
+                outcome = if copy {
+                    format!("copy counted; the stored event runs to the end: {said}")
+                } else {
+                    format!("stored; {said}")
+                };
             }
             if dies {
                 outcome.push_str("; no answer, so it will be sent again");
