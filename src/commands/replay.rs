@@ -156,7 +156,7 @@ async fn follow(pool: &PgPool, engine: Engine, found: &[Event], requeued: &[Even
     worker.await?;
     let mut bad = 0;
     for event in &events {
-        println!("{}  {}: {}", event.key, event.status, event.reason.as_deref().unwrap_or("no reason stored"));
+        println!("{}  {:<8} {}", event.key, event.status, event.reason.as_deref().unwrap_or("no reason stored"));
         bad += usize::from(!matches!(event.status, Status::Applied | Status::Ignored | Status::Parked));
     }
     println!("{} event(s) replayed.", events.len());

@@ -8,10 +8,12 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Serialize;
 use serde_json::json;
 use tokio::time::timeout;
 
 use crate::domain::event::Source;
+use crate::domain::ids::EventKey;
 use crate::intake::Refusal;
 
 use super::state::AppState;
@@ -21,6 +23,13 @@ const KINDE_BODY_MAX: usize = 256 * KIB;
 const STRIPE_BODY_MAX: usize = 1024 * KIB;
 /// A sender that dribbles is cut off.
 const BODY_WITHIN: Duration = Duration::from_secs(15);
+
+/// The answer to a genuine delivery, in this order.
+#[derive(Serialize)]
+struct Stored {
+    event: EventKey,
+    copy: bool,
+}
 
 /// Exactly 200 for what is stored, never another 2xx: Kinde tries again after anything else. The content type is not checked.
 pub async fn receive(State(app): State<AppState>, Path(provider): Path<String>, headers: HeaderMap, body: Body) -> Response {
@@ -43,7 +52,7 @@ pub async fn receive(State(app): State<AppState>, Path(provider): Path<String>, 
     };
     let webhook_id = headers.get("webhook-id").and_then(|value| value.to_str().ok()).map(|id| id.chars().take(200).collect::<String>());
     match app.intake.receive(source, webhook_id.as_deref(), &body).await {
-        Ok(receipt) => Json(json!({ "event": receipt.event.as_str(), "copy": receipt.copy })).into_response(),
+        Ok(receipt) => Json(Stored { event: receipt.event, copy: receipt.copy }).into_response(),
         Err(Refusal::NotConfigured) => problem(StatusCode::NOT_IMPLEMENTED, "this provider is not configured here"),
         Err(Refusal::NotGenuine(why)) => {
             tracing::warn!(provider, webhook_id, why, "a delivery was refused: not genuine");
