@@ -5,8 +5,8 @@ use askama::Template;
 use super::gauge::Gauge;
 use super::page::Frame;
 use crate::engine_room::naive::{self, Repairs};
+use crate::engine_room::report::thousands;
 use crate::engine_room::scenario::Script;
-use crate::engine_room::thousands;
 
 #[derive(Template)]
 #[template(path = "home.html")]

@@ -1,9 +1,10 @@
 //! The face: pages, and the files they need. Templates are named like the modules here.
 
 pub mod assets;
+mod engine_room_panels;
 pub mod engine_room_view;
 pub mod error_page;
-pub mod gauge;
+mod gauge;
 pub mod home;
-pub mod page;
-pub mod score;
+mod page;
+mod score;
