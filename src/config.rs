@@ -45,7 +45,10 @@ pub struct Settings {
     pro_plan_keys: String,
     /// Plan keys that mean Free, separated by commas
     #[arg(
-        long, global = true, env = "BOTTLE_FREE_PLAN_KEYS", value_name = "KEYS",
+        long,
+        global = true,
+        env = "BOTTLE_FREE_PLAN_KEYS",
+        value_name = "KEYS",
         default_value = "customer_starter_plan,customer_free_plan"
     )]
     free_plan_keys: String,
@@ -124,7 +127,10 @@ impl Settings {
             free: keys("BOTTLE_FREE_PLAN_KEYS", &self.free_plan_keys)?,
         };
         if let Some(both) = plans.pro.intersection(&plans.free).next() {
-            return Err(wrong("BOTTLE_FREE_PLAN_KEYS", format!("`{both}` is also in BOTTLE_PRO_PLAN_KEYS; a key means one plan")));
+            return Err(wrong(
+                "BOTTLE_FREE_PLAN_KEYS",
+                format!("`{both}` is also in BOTTLE_PRO_PLAN_KEYS; a key means one plan"),
+            ));
         }
         Ok(Config {
             database: Database {

@@ -7,10 +7,10 @@ use clap::{Parser, Subcommand};
 use crate::config::Settings;
 
 mod database;
-mod parts;
-mod serve;
-mod replay;
 mod engine_room;
+mod parts;
+mod replay;
+mod serve;
 
 /// Billing state that stays correct however events repeat, arrive late, or fail half-way.
 ///

@@ -114,7 +114,8 @@ async fn rehearse(pool: &PgPool, engine: &Engine, found: &[Event]) -> anyhow::Re
             }
             Ok(verdict) => {
                 let plan = verdict.effects.plan.map_or_else(String::new, |p| format!("plan {} → {}", p.before, p.after));
-                let entries: Vec<String> = verdict.effects.entries.iter().map(|e| format!("{:+} for {}", e.delta, e.period)).collect();
+                let entries: Vec<String> =
+                    verdict.effects.entries.iter().map(|e| format!("{:+} for {}", e.delta, e.period)).collect();
                 println!("{}  {} [{}]", event.key, verdict.reason, [vec![plan], entries].concat().join(", "));
             }
             Err(trouble) => println!("{}  would fail: {}", event.key, trouble.chain()),

@@ -40,7 +40,8 @@ pub async fn run(stand: &Stand, mut progress: impl FnMut(usize, usize)) -> Resul
     let total = orders.len() * waves;
     progress(0, total);
 
-    let mut result = EveryOrderResult { schedules: 0, ended_right: 0, one_grant: 0, took: Duration::ZERO, naive_spread: BTreeMap::new() };
+    let mut result =
+        EveryOrderResult { schedules: 0, ended_right: 0, one_grant: 0, took: Duration::ZERO, naive_spread: BTreeMap::new() };
     let mut turn = stand.turn().await?;
     for wave in 0..waves {
         let mut scripts = Vec::with_capacity(orders.len());

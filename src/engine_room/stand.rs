@@ -59,8 +59,14 @@ impl Stand {
             .clone()
             .application_name("bottle engine room")
             // Nobody is told that anything here is stored, so a commit need not wait for the disk.
-            .options([("search_path", SCHEMA), ("synchronous_commit", "off"), ("statement_timeout", "30s"), ("idle_in_transaction_session_timeout", "30s")]);
-        let pool = PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(TURN_WITHIN).connect_lazy_with(options.clone());
+            .options([
+                ("search_path", SCHEMA),
+                ("synchronous_commit", "off"),
+                ("statement_timeout", "30s"),
+                ("idle_in_transaction_session_timeout", "30s"),
+            ]);
+        let pool =
+            PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(TURN_WITHIN).connect_lazy_with(options.clone());
         sqlx::query("create schema if not exists engine_room").execute(&pool).await?;
         db::migrate(&options).await?;
         // Runs are cleared away here; in the live schema nothing can.
@@ -81,7 +87,10 @@ impl Stand {
         // The lock lives as long as the connection, so the connection must not outlive the turn.
         connection.close_on_drop();
         let locked = async {
-            while !sqlx::query_scalar!(r#"select pg_try_advisory_lock($1) as "got!""#, RUN_LOCK).fetch_one(&mut *connection).await? {
+            while !sqlx::query_scalar!(r#"select pg_try_advisory_lock($1) as "got!""#, RUN_LOCK)
+                .fetch_one(&mut *connection)
+                .await?
+            {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             Ok::<_, sqlx::Error>(())

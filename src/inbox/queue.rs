@@ -195,7 +195,13 @@ pub async fn fail(conn: &mut PgConnection, event: &Claimed, failure: &Failure, n
 }
 
 /// Gives a claim back, uncharged, to be due at once or in `wait_secs`.
-pub async fn release(db: impl PgExecutor<'_>, ids: &[EventId], token: LeaseToken, wait_secs: f64, clock: Clock) -> sqlx::Result<u64> {
+pub async fn release(
+    db: impl PgExecutor<'_>,
+    ids: &[EventId],
+    token: LeaseToken,
+    wait_secs: f64,
+    clock: Clock,
+) -> sqlx::Result<u64> {
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let done = sqlx::query!(
         r#"update inbox_events

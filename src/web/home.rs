@@ -1,12 +1,14 @@
 //! The front door.
 
 use askama::Template;
+use axum::response::{Html, IntoResponse, Response};
 
+use super::error;
 use super::gauge::Gauge;
 use super::page::Frame;
 use crate::engine_room::naive::{self, Repairs};
+use crate::engine_room::report::thousands;
 use crate::engine_room::scenario::Script;
-use crate::engine_room::thousands;
 
 #[derive(Template)]
 #[template(path = "home.html")]
@@ -17,6 +19,13 @@ struct Home {
     ours: Gauge,
     owed: String,
     too_many: String,
+}
+
+pub async fn show() -> Response {
+    match render() {
+        Ok(html) => Html(html).into_response(),
+        Err(error) => error::template(&error),
+    }
 }
 
 /// # Errors

@@ -41,7 +41,9 @@ pub async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) 
             },
         };
         let _ = socket.set_nodelay(true);
-        let service = TowerToHyperService::new(app.clone().map_request(|request: hyper::Request<Incoming>| request.map(axum::body::Body::new)));
+        let service = TowerToHyperService::new(
+            app.clone().map_request(|request: hyper::Request<Incoming>| request.map(axum::body::Body::new)),
+        );
         let connection = open.watch(http.serve_connection(TokioIo::new(socket), service));
         tokio::spawn(async move {
             // What ends a connection is its client's affair.
