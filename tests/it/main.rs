@@ -5,6 +5,12 @@
 mod engine_room_page;
 mod fold;
 mod forgery;
+mod intake_answers;
+mod intake_bodies;
+mod intake_copies;
+mod intake_server;
+mod intake_trouble;
+mod intake_wire;
 mod jwks;
 mod kinde_reading;
 mod local_kinde;
