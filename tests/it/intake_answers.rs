@@ -111,7 +111,11 @@ async fn a_provider_that_is_not_configured_is_answered_501_with_nothing_read_or_
     // No database is asked either.
     app.intake_pool.close().await;
     for provider in ["kinde", "stripe"] {
-        is_refused(&answer(app.http.post(app.url(&format!("/webhooks/{provider}"))).body(Event::new().token)).await, 501, provider);
+        is_refused(
+            &answer(app.http.post(app.url(&format!("/webhooks/{provider}"))).body(Event::new().token)).await,
+            501,
+            provider,
+        );
         // The body that is announced never comes, and nobody waits for it.
         let head = format!("POST /webhooks/{provider} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n");
         let mut socket = tokio::net::TcpStream::connect(app.address).await.unwrap();

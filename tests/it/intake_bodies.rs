@@ -64,8 +64,14 @@ async fn a_body_up_to_the_cap_is_taken_and_a_longer_one_is_not() {
 #[tokio::test]
 async fn the_content_type_is_not_looked_at() {
     let app = App::start().await;
-    let types = ["application/json", "application/jwt", "text/plain; charset=utf-8", "application/x-www-form-urlencoded",
-        "application/octet-stream", "not a type at all"];
+    let types = [
+        "application/json",
+        "application/jwt",
+        "text/plain; charset=utf-8",
+        "application/x-www-form-urlencoded",
+        "application/octet-stream",
+        "not a type at all",
+    ];
     for content_type in types {
         let event = Event::new();
         let post = app.http.post(app.url("/webhooks/kinde")).header("content-type", content_type);
@@ -112,7 +118,9 @@ async fn json_that_breaks_other_readers_is_stored_byte_for_byte_and_worked_to_a_
     ];
     for (what, value) in odd {
         for kind in ["customer.plan_changed", "customer.meter_usage_updated"] {
-            let event = Event::with(json!({"type": kind, "data": {"user_id": "kp_odd", "plan": {"key": "customer_pro_plan"}, "odd": "@"}}));
+            let event = Event::with(
+                json!({"type": kind, "data": {"user_id": "kp_odd", "plan": {"key": "customer_pro_plan"}, "odd": "@"}}),
+            );
             let claims = event.claims.to_string().into_bytes();
             let at = claims.windows(3).position(|window| window == br#""@""#).unwrap();
             let token = TENANT.sign_event([&claims[..at], value, &claims[at + 3..]].concat());

@@ -42,7 +42,10 @@ async fn a_token_posted_again_under_fresh_headers_is_one_event_and_one_effect() 
     let (status, seen, body) = app.row(&event.id).await.unwrap();
     assert_eq!((status.as_str(), seen, body), ("applied", 62, event.token.into_bytes()));
     let receipts = app.receipts(&event.id).await;
-    assert_eq!((&receipts[0], &receipts[1], &receipts[61]), (&(named("msg_first"), false), &(named("msg_0"), true), &(None, true)));
+    assert_eq!(
+        (&receipts[0], &receipts[1], &receipts[61]),
+        (&(named("msg_first"), false), &(named("msg_0"), true), &(None, true))
+    );
     let kept: Option<String> = sqlx::query_scalar("select webhook_id from inbox_events").fetch_one(&app.pool).await.unwrap();
     assert_eq!(kept, named("msg_first"));
     let runs = "select count(*), count(distinct event_id) from event_runs";
@@ -135,7 +138,17 @@ async fn copies_and_conflicts_inside_one_batch_are_merged_before_they_are_stored
     let known_odd = known.but(json!({"data": {"user_id": "kp_other"}}));
     app.deliver_as("msg_0", known.token.clone()).await.says_stored(&known.id, false);
 
-    let sent = [(&a, "1"), (&b, "1"), (&known, "1"), (&a, "2"), (&odd, "3"), (&odd, "4"), (&known_odd, "2"), (&a, "1"), (&known_odd, "3")];
+    let sent = [
+        (&a, "1"),
+        (&b, "1"),
+        (&known, "1"),
+        (&a, "2"),
+        (&odd, "3"),
+        (&odd, "4"),
+        (&known_odd, "2"),
+        (&a, "1"),
+        (&known_odd, "3"),
+    ];
     let deliveries = join_all(sent.map(|(event, header)| verified(event, header))).await;
     let stored: Vec<Stored> = together(&app, deliveries).await.into_iter().map(Result::unwrap).collect();
     let flags: Vec<(bool, bool, bool)> = stored.iter().map(|s| (s.copy, s.conflict, s.other_header)).collect();

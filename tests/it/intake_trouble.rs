@@ -250,10 +250,8 @@ async fn a_session_that_is_ended_in_the_middle_of_storing_costs_a_503_and_the_re
     let end = async {
         let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
                    where datname = current_database() and application_name = 'bottle intake' and state = 'active'";
-        eventually("it waits for the table", async || {
-            sqlx::query_scalar::<_, i64>(end).fetch_one(&app.pool).await.unwrap() > 0
-        })
-        .await;
+        eventually("it waits for the table", async || sqlx::query_scalar::<_, i64>(end).fetch_one(&app.pool).await.unwrap() > 0)
+            .await;
     };
     let (answer, ()) = tokio::join!(app.deliver(event.token.clone()), end);
     answer.says_come_again();

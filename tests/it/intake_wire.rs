@@ -95,8 +95,26 @@ async fn a_database_that_falls_silent_is_left_for_a_new_connection() {
         join_all(events.iter().map(|event| app.deliver(event.token.clone()))).await
     };
     assert!(some().await.iter().all(|answer| answer.status == 200));
-    wire.now(Mood::Silent);
-    for answer in some().await.into_iter().chain(some().await) {
+    // It falls silent while it stores, and stays so for whoever comes next.
+    let mut lock = app.pool.begin().await.unwrap();
+    sqlx::query("lock table inbox_events in access exclusive mode").execute(&mut *lock).await.unwrap();
+    let fall = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        wire.now(Mood::Silent);
+        lock.rollback().await.unwrap();
+    };
+    let caught = async {
+        let first = app.deliver(Event::new().token);
+        let second = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            app.deliver(Event::new().token).await
+        };
+        tokio::join!(first, second)
+    };
+    let (caught, ()) = tokio::join!(caught, fall);
+    caught.0.says_come_again();
+    caught.1.says_come_again();
+    for answer in some().await {
         answer.says_come_again();
     }
     // Connections of the old address stay silent for good, as after a failover; new ones come through.
