@@ -118,8 +118,9 @@ async fn a_database_that_takes_no_writes_costs_a_503() {
     let name = &app.db.name;
     let read_only = format!("alter database {name} set default_transaction_read_only = on");
     sqlx::raw_sql(sqlx::AssertSqlSafe(read_only)).execute(&app.pool).await.unwrap();
-    let event = Event::new();
-    app.deliver(event.token.clone()).await.says_come_again();
+    app.deliver(Event::new().token).await.says_come_again();
+    assert_eq!(app.get("/health/ready").await.status, 503);
+    assert_eq!(app.get("/health/live").await.status, 200);
     assert_eq!(app.counts().await, (0, 0, 0));
 }
 
