@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::app::{App, Event};
+use crate::support::app::{App, Event, eventually};
 
 /// What comes back until the server closes, which it is expected to do.
 async fn said(socket: &mut TcpStream) -> String {
@@ -190,7 +190,7 @@ async fn connections_that_say_nothing_keep_nobody_else_from_being_served() {
 // T18
 #[tokio::test]
 async fn at_a_stop_the_deliveries_under_way_are_finished_and_no_new_ones_are_taken() {
-    let mut app = App::start().await;
+    let app = App::start().await;
     let mut lock = app.pool.begin().await.unwrap();
     sqlx::query("lock table inbox_events in access exclusive mode").execute(&mut *lock).await.unwrap();
     let _idle = connect(&app).await;
@@ -200,6 +200,7 @@ async fn at_a_stop_the_deliveries_under_way_are_finished_and_no_new_ones_are_tak
         app.stop();
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(TcpStream::connect(app.address).await.is_err(), "nobody listens any more");
+        assert!(!app.has_stopped(), "it waits for them");
         lock.rollback().await.unwrap();
     };
     let (answers, ()) = tokio::join!(join_all(events.iter().map(|event| app.deliver(event.token.clone()))), stop);
@@ -207,7 +208,7 @@ async fn at_a_stop_the_deliveries_under_way_are_finished_and_no_new_ones_are_tak
         answer.says_stored(&event.id, false);
     }
     let began = Instant::now();
-    app.stopped().await;
+    eventually("it has stopped", async || app.has_stopped()).await;
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     assert_eq!(app.counts().await, (10, 10, 0));
 }

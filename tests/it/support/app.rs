@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::db::{TestDb, fresh_db};
@@ -64,7 +64,7 @@ pub struct App {
     pub db: TestDb,
     pub http: reqwest::Client,
     stop: CancellationToken,
-    running: JoinSet<()>,
+    running: Vec<JoinHandle<()>>,
 }
 
 /// As its client sees it.
@@ -88,7 +88,7 @@ impl Setup {
         let kinde = self.jwks.map(|jwks| Provider::Kinde(Kinde::new(Arc::new(jwks), [DOMAIN.to_owned()], None)));
         let providers = Arc::new(Providers { kinde, stripe: None });
         let (wake, stop) = (Wake::default(), CancellationToken::new());
-        let mut running = JoinSet::new();
+        let mut running = Vec::new();
 
         if self.worker {
             let engine = Engine {
@@ -99,7 +99,7 @@ impl Setup {
                 clock: Clock::Database,
                 lease_secs: queue::LEASE_SECS,
             };
-            running.spawn(worker::run(engine, 1, wake.clone(), stop.clone()));
+            running.push(tokio::spawn(worker::run(engine, 1, wake.clone(), stop.clone())));
         }
         let state = AppState {
             pool: web_pool.clone(),
@@ -109,7 +109,7 @@ impl Setup {
         };
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        running.spawn(server::serve(listener, routes::app(state), stop.clone()));
+        running.push(tokio::spawn(server::serve(listener, routes::app(state), stop.clone())));
 
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         App { address, pool: db.pool().await, intake_pool, web_pool, worker_pool, db, http, stop, running }
@@ -143,8 +143,8 @@ impl App {
         self.stop.cancel();
     }
 
-    pub async fn stopped(&mut self) {
-        while self.running.join_next().await.is_some() {}
+    pub fn has_stopped(&self) -> bool {
+        self.running.iter().all(JoinHandle::is_finished)
     }
 
     /// Events, receipts and conflicts.
