@@ -189,8 +189,8 @@ async fn neighbours_of_events_that_somebody_has_locked_are_stored_in_time() {
             assert!(stored.is_err(), "{n}");
         } else {
             assert_eq!(stored, Ok(false), "{n}");
+            assert!(took < Duration::from_millis(2400), "{n}: {took:?}");
         }
-        assert!(took < Duration::from_millis(2500), "{n}: {took:?}");
     }
     lock.rollback().await.unwrap();
     assert_eq!(app.counts().await, (40, 40, 0));
