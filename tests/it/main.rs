@@ -5,6 +5,7 @@
 mod engine_room_page;
 mod fold;
 mod forgery;
+mod house;
 mod jwks;
 mod kinde_reading;
 mod local_kinde;
