@@ -43,7 +43,7 @@ enum Command {
     /// Exit codes: 0 done, 1 it went wrong or a schedule ended wrong, 2 wrong usage.
     EngineRoom(engine_room::EngineRoomArgs),
     /// The local Kinde: run it alone, or send signed events with it
-    LocalKinde(crate::local_kinde::cli::LocalKindeArgs),
+    LocalKinde(Box<crate::local_kinde::cli::LocalKindeArgs>),
 }
 
 impl Cli {
@@ -56,7 +56,7 @@ impl Cli {
             Command::Worker => serve::run(self.settings.check()?, serve::Roles { web: false, worker: true }).await,
             Command::Replay(args) => replay::run(self.settings.check()?, args).await,
             Command::EngineRoom(args) => engine_room::run(self.settings.check()?, args).await,
-            Command::LocalKinde(args) => Ok(crate::local_kinde::cli::run(args).await?),
+            Command::LocalKinde(args) => Ok(crate::local_kinde::cli::run(*args).await?),
         }
     }
 }

@@ -60,6 +60,7 @@ pub async fn run(config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
             pool: db::pool(&database.options, db::Use::Web),
             intake,
             room: Arc::new(Visits::new(database.options.clone())),
+            local_kinde: local_kinde.as_ref().map(local_kinde::server::Running::url),
             https: config.is_production(),
         };
         let address = listener.local_addr()?;
