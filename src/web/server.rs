@@ -23,6 +23,8 @@ pub async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) 
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
+        // The buffer's limit alone lets a longer head through when it is complete by the time it is looked at.
+        .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEAD_FIELDS_MAX)
         .half_close(false);
