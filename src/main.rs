@@ -10,11 +10,14 @@ fn main() -> ExitCode {
     if let Err(error) = dotenvy::dotenv()
         && !error.not_found()
     {
-        eprintln!("bottle: .env cannot be read: {error}");
+        eprintln!("bottle: .env cannot be read: {}", what_is_wrong(&error));
         return ExitCode::from(2);
     }
     let cli = Cli::parse();
-    bottle::telemetry::start();
+    if let Err(error) = bottle::telemetry::start(cli.log()) {
+        eprintln!("bottle: {error}");
+        return ExitCode::FAILURE;
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -28,4 +31,15 @@ fn main() -> ExitCode {
         eprintln!("bottle: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// The library repeats the whole line, which may hold a secret: only the name before its `=` is told.
+fn what_is_wrong(error: &dotenvy::Error) -> String {
+    let dotenvy::Error::LineParse(line, _) = error else { return error.to_string() };
+    let name = line.split('=').next().unwrap_or_default().trim().trim_start_matches("export ");
+    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    match is_name && line.contains('=') {
+        true => format!("the value of {name} needs quotes around it"),
+        false => "a line in it is not of the form NAME=value".to_owned(),
+    }
 }

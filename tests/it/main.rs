@@ -12,4 +12,5 @@ mod naive;
 mod oracle;
 mod outbound;
 mod postgres;
+mod start;
 mod support;

@@ -4,7 +4,9 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub mod binary;
 pub mod db;
+pub mod deliveries;
 pub mod histories;
 pub mod sample_run;
 pub mod tokens;
