@@ -33,13 +33,12 @@ fn main() -> ExitCode {
     })
 }
 
-/// The library repeats the whole line, which may hold a secret: only the name before its `=` is told.
+/// The library repeats what it could not read, which may be a secret. So only where that is is told.
 fn what_is_wrong(error: &dotenvy::Error) -> String {
-    let dotenvy::Error::LineParse(line, _) = error else { return error.to_string() };
-    let name = line.split('=').next().unwrap_or_default().trim().trim_start_matches("export ");
-    let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-    match is_name && line.contains('=') {
-        true => format!("the value of {name} needs quotes around it"),
-        false => "a line in it is not of the form NAME=value".to_owned(),
+    if !matches!(error, dotenvy::Error::LineParse(..)) {
+        return error.to_string();
     }
+    let read = dotenvy::dotenv_iter().into_iter().flatten().map_while(Result::ok);
+    let place = read.last().map_or_else(|| "the first setting in it".to_owned(), |(name, _)| format!("the setting after {name}"));
+    format!("{place} is not of the form NAME=value (a value with spaces needs quotes)")
 }

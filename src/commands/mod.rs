@@ -34,13 +34,12 @@ pub struct Cli {
 }
 
 const EXIT_CODES: &str = "\
-Exit codes:
-  serve, web, worker  0 stopped by Ctrl-C or SIGTERM, 1 it could not start (a wrong setting, a port in use), 2 wrong usage
-  replay              0 every event reached a verdict, 1 some did not, are dead or do not exist, 2 wrong usage
-  engine-room         0 done, 1 it went wrong or a schedule ended wrong, 2 wrong usage
-  local-kinde         0 stopped by Ctrl-C, 1 it could not start, 2 wrong usage
-  local-kinde send    0 every event got its 200 (or was printed, or queued), 1 one did not, 2 wrong usage
-A file .env that cannot be read ends every command with 2.";
+Exit codes: 2 for wrong usage or a file .env that cannot be read, and of
+  serve, web, worker  0 stopped by Ctrl-C or SIGTERM, 1 it could not start
+  replay              0 every event reached a verdict, 1 one did not, is dead or is not stored
+  engine-room         0 done, 1 it went wrong or a schedule ended wrong
+  local-kinde         0 stopped by Ctrl-C, 1 it could not start
+  local-kinde send    0 every event got its 200 (or was printed, or queued), 1 one did not";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -58,13 +57,15 @@ enum Command {
     Worker,
     /// Put stored events back in the queue and see them run again
     ///
-    /// Exit codes: 0 every event reached a verdict, 1 some did not, are dead or do not exist, 2 wrong usage.
+    /// Exit codes: 0 every event reached a verdict, 1 one did not, is dead or is not stored, 2 wrong usage.
     Replay(replay::ReplayArgs),
     /// Nine deliveries through the real pipeline, beside the handler most people write
     ///
     /// Exit codes: 0 done, 1 it went wrong or a schedule ended wrong, 2 wrong usage.
     EngineRoom(engine_room::EngineRoomArgs),
     /// The local Kinde: run it alone, or send signed events with it
+    ///
+    /// Exit codes: 0 stopped by Ctrl-C, 1 it could not start, 2 wrong usage.
     LocalKinde(crate::local_kinde::cli::LocalKindeArgs),
 }
 

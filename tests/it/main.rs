@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report, also from its support")]
 
+mod cli;
 mod engine_room_page;
 mod fold;
 mod forgery;
@@ -11,6 +12,7 @@ mod local_kinde;
 mod naive;
 mod oracle;
 mod outbound;
+mod peer;
 mod postgres;
 mod start;
 mod support;
