@@ -137,7 +137,10 @@ impl Settings {
             free: keys("BOTTLE_FREE_PLAN_KEYS", given(Some(&self.free_plan_keys)).unwrap_or(FREE_PLAN_KEYS))?,
         };
         if let Some(both) = plans.pro.intersection(&plans.free).next() {
-            return Err(wrong("BOTTLE_FREE_PLAN_KEYS", format!("`{both}` is also in BOTTLE_PRO_PLAN_KEYS; a key means one plan")));
+            return Err(wrong(
+                "BOTTLE_FREE_PLAN_KEYS",
+                format!("`{both}` is also in BOTTLE_PRO_PLAN_KEYS; a key means one plan"),
+            ));
         }
         Ok(Config {
             database: Database {

@@ -16,10 +16,10 @@ macro_rules! say {
 }
 
 mod database;
-mod parts;
-mod serve;
-mod replay;
 mod engine_room;
+mod parts;
+mod replay;
+mod serve;
 
 /// Billing state that stays correct however events repeat, arrive late, or fail half-way.
 ///

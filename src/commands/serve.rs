@@ -71,7 +71,14 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
         say!("The worker runs. Ctrl-C stops it.");
     }
 
-    signals.come().await;
+    let ended_by_itself = tokio::select! {
+        () = signals.come() => false,
+        // Only a panic does that. Better to be started again whole than to go on as half a Bottle.
+        Some(_) = running.join_next() => true,
+    };
+    if ended_by_itself {
+        tracing::error!("a part of Bottle ended by itself; the others stop too");
+    }
     tracing::info!("stopping: finishing what is under way");
     stop.cancel();
     tokio::select! {
@@ -82,7 +89,7 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
         local_kinde.stop().await;
     }
     database.stop().await?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if ended_by_itself { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn announce(config: &Config, address: std::net::SocketAddr, local_kinde: Option<&local_kinde::server::Running>) {

@@ -49,7 +49,11 @@ async fn the_engine_room_prints_the_nine_deliveries_for_programs() {
     });
     assert_eq!(printed, want);
     let pool = db.pool().await;
-    assert_eq!(count(&pool, "select (select count(*) from inbox_events) + (select count(*) from accounts)").await, 0, "live tables");
+    assert_eq!(
+        count(&pool, "select (select count(*) from inbox_events) + (select count(*) from accounts)").await,
+        0,
+        "live tables"
+    );
 
     let said = home.run(&["engine-room", "--script", "UP.DOWN"], &[("DATABASE_URL", &db.url())]).await;
     assert!(said.code == Some(2) && said.err.contains("DOWN"), "{said:?}");
@@ -99,7 +103,10 @@ async fn replay_runs_what_is_chosen_again_and_keeps_the_history() {
             .unwrap();
     assert_eq!(asked, [(1, 2), (2, 2), (3, 2)]);
     let runs: Vec<(i64, i64, i64)> =
-        sqlx::query_as("select event_id, count(*), count(requested_by) from event_runs group by 1 order by 1").fetch_all(&pool).await.unwrap();
+        sqlx::query_as("select event_id, count(*), count(requested_by) from event_runs group by 1 order by 1")
+            .fetch_all(&pool)
+            .await
+            .unwrap();
     assert_eq!(runs, [(1, 3, 2), (2, 3, 2), (3, 3, 2)], "the first run of each stays, and was asked for by nobody");
     assert_eq!(count(&pool, "select count(*) from receipts").await, 3, "a replay is no delivery");
 }
@@ -121,7 +128,9 @@ async fn since_alone_means_what_has_no_good_end_and_a_rehearsal_tells_what_would
     .unwrap();
     let before = whole(&pool).await;
     let said = replay(&home, &db, &["--since", "2000-01-01T00:00:00Z", "--dry-run"]).await;
-    for words in [&upgrade.up.key, "plan set to pro, Pro allowance granted", "plan free → pro", "+490 for ", "dry run of 1 event(s)"] {
+    for words in
+        [&upgrade.up.key, "plan set to pro, Pro allowance granted", "plan free → pro", "+490 for ", "dry run of 1 event(s)"]
+    {
         assert!(said.code == Some(0) && said.out.contains(words), "{words}: {said:?}");
     }
     assert!(whole(&pool).await == before, "{said:?}");
@@ -136,10 +145,12 @@ async fn since_alone_means_what_has_no_good_end_and_a_rehearsal_tells_what_would
 async fn an_event_in_a_workers_hands_is_left_alone() {
     let (home, db, _) = delivered().await;
     let pool = db.pool().await;
-    sqlx::query("update inbox_events set status = 'processing', lease_token = gen_random_uuid(), due_at = now() + '1 hour' where id = 1")
-        .execute(&pool)
-        .await
-        .unwrap();
+    sqlx::query(
+        "update inbox_events set status = 'processing', lease_token = gen_random_uuid(), due_at = now() + '1 hour' where id = 1",
+    )
+    .execute(&pool)
+    .await
+    .unwrap();
     let before = whole(&pool).await;
     let said = replay(&home, &db, &["1"]).await;
     assert!(said.out.contains("left alone: it is processing already"), "{said:?}");
@@ -150,12 +161,16 @@ async fn an_event_in_a_workers_hands_is_left_alone() {
 async fn replay_works_beside_a_running_bottle_and_without_one_on_the_private_server() {
     let home = Home::new();
     let mut bottle = home.start(&[], &[]).await;
-    let sent = home.run(&["local-kinde", "send", "upgrade", "--at", "2026-10-21T10:00:00Z", "--to", &bottle.webhooks()], &[]).await;
+    let sent =
+        home.run(&["local-kinde", "send", "upgrade", "--at", "2026-10-21T10:00:00Z", "--to", &bottle.webhooks()], &[]).await;
     assert_eq!(sent.code, Some(0), "{sent:?}");
     let pool = PgPool::connect_with(options(&home)).await.unwrap();
     settled(&pool).await;
     let ends = async |pool: &PgPool| -> Vec<(String, String)> {
-        sqlx::query_as("select kinde_user_id || plan, entry_key from accounts a join ledger on account_id = a.id order by 2").fetch_all(pool).await.unwrap()
+        sqlx::query_as("select kinde_user_id || plan, entry_key from accounts a join ledger on account_id = a.id order by 2")
+            .fetch_all(pool)
+            .await
+            .unwrap()
     };
     let before = ends(&pool).await;
 
@@ -201,10 +216,11 @@ async fn replay(home: &Home, db: &TestDb, args: &[&str]) -> Said {
 
 /// Every row of every table.
 async fn whole(pool: &PgPool) -> BTreeMap<String, String> {
-    let tables: Vec<String> = sqlx::query_scalar("select relname::text from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace")
-        .fetch_all(pool)
-        .await
-        .unwrap();
+    let tables: Vec<String> =
+        sqlx::query_scalar("select relname::text from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace")
+            .fetch_all(pool)
+            .await
+            .unwrap();
     let mut rows = BTreeMap::new();
     for table in tables {
         let all = format!("select coalesce(string_agg(t::text, E'\\n' order by t::text), '') from {table} t");
@@ -216,5 +232,8 @@ async fn whole(pool: &PgPool) -> BTreeMap<String, String> {
 /// How to reach the private server of the Bottle that runs in this folder.
 fn options(home: &Home) -> sqlx::postgres::PgConnectOptions {
     let pid = std::fs::read_to_string(home.path().join(".bottle/postgres/data/postmaster.pid")).unwrap();
-    sqlx::postgres::PgConnectOptions::new_without_pgpass().socket(pid.lines().nth(4).unwrap()).username("bottle").database("bottle")
+    sqlx::postgres::PgConnectOptions::new_without_pgpass()
+        .socket(pid.lines().nth(4).unwrap())
+        .username("bottle")
+        .database("bottle")
 }

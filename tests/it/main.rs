@@ -7,6 +7,7 @@ mod engine_room_page;
 mod fold;
 mod forgery;
 mod jwks;
+mod kills;
 mod kinde_reading;
 mod local_kinde;
 mod naive;

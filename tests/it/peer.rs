@@ -44,7 +44,17 @@ async fn nine_deliveries_by_another_client_end_as_three_events_and_one_grant() {
     if !curl {
         eprintln!("THERE IS NO CURL: a bare socket posts the deliveries instead");
     }
-    let deliveries = [(&pay, false), (&up, false), (&up, true), (&pay, true), (&pay, true), (&pay, true), (&old, false), (&up, true), (&pay, true)];
+    let deliveries = [
+        (&pay, false),
+        (&up, false),
+        (&up, true),
+        (&pay, true),
+        (&pay, true),
+        (&pay, true),
+        (&old, false),
+        (&up, true),
+        (&pay, true),
+    ];
     for (n, (delivery, copy)) in deliveries.into_iter().enumerate() {
         let (status, answer) = if curl { by_curl(&bottle, delivery) } else { by_socket(bottle.addr(), delivery) };
         let answer: Value = serde_json::from_str(&answer).unwrap();
@@ -62,11 +72,14 @@ async fn nine_deliveries_by_another_client_end_as_three_events_and_one_grant() {
     assert_eq!(count(&pool, "select count(*) from accounts where plan = 'pro'").await, 1);
     assert_eq!(count(&pool, "select count(*) from ledger where reason = 'pro'").await, 1);
     let month = &upgraded.format(&Rfc3339).unwrap()[..7];
-    let balance: i64 = sqlx::query_scalar("select sum(delta)::bigint from ledger where period = $1").bind(month).fetch_one(&pool).await.unwrap();
+    let balance: i64 =
+        sqlx::query_scalar("select sum(delta)::bigint from ledger where period = $1").bind(month).fetch_one(&pool).await.unwrap();
     assert_eq!(balance, 500);
 
-    let ends = sqlx::query("select type, status, reason, seen_count from inbox_events order by id").fetch_all(&pool).await.unwrap();
-    let ends: Vec<(String, String, String, i32)> = ends.iter().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3))).collect();
+    let ends =
+        sqlx::query("select type, status, reason, seen_count from inbox_events order by id").fetch_all(&pool).await.unwrap();
+    let ends: Vec<(String, String, String, i32)> =
+        ends.iter().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3))).collect();
     let want = [
         ("customer.payment_succeeded", "applied", "payment recorded; no Pro plan it belongs to", 5),
         ("customer.plan_changed", "applied", "plan set to pro, Pro allowance granted", 3),
@@ -107,7 +120,9 @@ fn by_socket(to: SocketAddr, delivery: &Printed) -> (u16, String) {
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let Printed { token, webhook_id } = delivery;
     let length = token.len();
-    let head = format!("POST /webhooks/kinde HTTP/1.1\r\nHost: {to}\r\nwebhook-id: {webhook_id}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
+    let head = format!(
+        "POST /webhooks/kinde HTTP/1.1\r\nHost: {to}\r\nwebhook-id: {webhook_id}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(token.as_bytes()).unwrap();
     let mut answer = String::new();

@@ -68,7 +68,10 @@ async fn a_second_bottle_on_the_same_folder_or_port_says_so_in_one_line() {
     let addr = first.addr().to_string();
     for (settings, words) in [
         (vec![], vec!["in use by another Bottle", "process"]),
-        (vec![("BOTTLE_ADDR", addr.as_str()), ("BOTTLE_DATA", "elsewhere")], vec!["BOTTLE_ADDR", addr.as_str(), "choose another"]),
+        (
+            vec![("BOTTLE_ADDR", addr.as_str()), ("BOTTLE_DATA", "elsewhere")],
+            vec!["BOTTLE_ADDR", addr.as_str(), "choose another"],
+        ),
     ] {
         assert_one_line(&home.run(&["serve"], &settings).await, &words);
     }
@@ -98,7 +101,10 @@ async fn a_wrong_setting_is_named_in_one_line_and_no_secret_repeated() {
         (vec![("BOTTLE_FREE_PLAN_KEYS", "customer_pro_plan")], vec!["BOTTLE_FREE_PLAN_KEYS", "`customer_pro_plan`"]),
         (vec![("BOTTLE_LOG", "bottle=loud")], vec!["BOTTLE_LOG", "`bottle=loud`", "debug"]),
         (vec![("BOTTLE_LOCAL_KINDE_ADDR", "hunter"), ("DATABASE_URL", &database)], vec!["BOTTLE_LOCAL_KINDE_ADDR", "host:port"]),
-        (vec![("BOTTLE_LOCAL_KINDE_ADDR", "0.0.0.0:0"), ("DATABASE_URL", &database)], vec!["BOTTLE_LOCAL_KINDE_ADDR", "loopback"]),
+        (
+            vec![("BOTTLE_LOCAL_KINDE_ADDR", "0.0.0.0:0"), ("DATABASE_URL", &database)],
+            vec!["BOTTLE_LOCAL_KINDE_ADDR", "loopback"],
+        ),
     ] {
         assert_one_line(&home.run(&["serve"], &settings).await, &words);
     }
@@ -127,7 +133,8 @@ async fn a_database_that_may_lose_what_was_acknowledged_is_refused_in_production
     let bin = std::env::var_os("BOTTLE_PG_BIN").map(Into::into);
     let cluster = Cluster::start(&Settings { data, bin, durability: Durability::Kept }).await.unwrap();
     let url = cluster.url();
-    let production = [("DATABASE_URL", url.as_str()), ("BOTTLE_URL", "https://bottle.example"), ("KINDE_DOMAIN", TENANT_URL.as_str())];
+    let production =
+        [("DATABASE_URL", url.as_str()), ("BOTTLE_URL", "https://bottle.example"), ("KINDE_DOMAIN", TENANT_URL.as_str())];
     drop(home.start(&[], &production).await);
 
     let mut admin = PgConnection::connect_with(&cluster.admin_options()).await.unwrap();
@@ -162,8 +169,16 @@ async fn settings_are_read_from_a_file_and_what_the_environment_says_goes_before
 #[tokio::test]
 async fn an_empty_variable_counts_as_unset() {
     let (home, db) = (Home::new(), fresh_db().await);
-    let empty = ["BOTTLE_URL", "BOTTLE_DATA", "BOTTLE_PG_BIN", "KINDE_DOMAIN", "KINDE_ISSUER", "BOTTLE_LOG", "BOTTLE_PRO_PLAN_KEYS",
-                 "BOTTLE_FREE_PLAN_KEYS"];
+    let empty = [
+        "BOTTLE_URL",
+        "BOTTLE_DATA",
+        "BOTTLE_PG_BIN",
+        "KINDE_DOMAIN",
+        "KINDE_ISSUER",
+        "BOTTLE_LOG",
+        "BOTTLE_PRO_PLAN_KEYS",
+        "BOTTLE_FREE_PLAN_KEYS",
+    ];
     let mut settings: Vec<(&str, &str)> = empty.iter().map(|name| (*name, "")).collect();
     let url = db.url();
     settings.push(("DATABASE_URL", &url));
@@ -221,7 +236,10 @@ async fn the_help_names_every_setting_and_the_exit_codes_of_every_command() {
 fn assert_one_line(said: &Said, words: &[&str]) {
     let complaints = said.complaints();
     assert_eq!((said.code, complaints.len()), (Some(1), 1), "{said:?}");
-    assert!(complaints[0].starts_with("bottle: ") && words.iter().all(|word| complaints[0].contains(word)), "{words:?}: {said:?}");
+    assert!(
+        complaints[0].starts_with("bottle: ") && words.iter().all(|word| complaints[0].contains(word)),
+        "{words:?}: {said:?}"
+    );
     assert!(!said.err.contains("hunter2") && !said.out.contains("ready"), "{said:?}");
 }
 

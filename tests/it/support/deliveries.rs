@@ -44,7 +44,10 @@ fn publish(mut stream: TcpStream, keys: &str) -> std::io::Result<()> {
         asked.push(byte[0]);
     }
     let length = keys.len();
-    write!(stream, "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{keys}")
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{keys}"
+    )
 }
 
 /// An event, signed once: every delivery of it is the same bytes.
@@ -131,20 +134,23 @@ fn keys() -> PlanKeys {
 pub async fn assert_as_the_oracle_says(pool: &PgPool, user: &str, sent: &[&Event]) {
     let facts: Vec<Dated> = sent.iter().zip(1..).filter_map(|(event, n)| meaning(EventId(n), &event.claims)).collect();
     let want = oracle(&facts, &keys(), Instant::from_datetime(OffsetDateTime::now_utc()));
-    let rows: Vec<(i64, String, Option<i64>, bool)> = sqlx::query_as(
-        "select id, plan, plan_changed_ns, past_due_since is not null from accounts where kinde_user_id = $1",
-    )
-    .bind(user)
-    .fetch_all(pool)
-    .await
-    .unwrap();
+    let rows: Vec<(i64, String, Option<i64>, bool)> =
+        sqlx::query_as("select id, plan, plan_changed_ns, past_due_since is not null from accounts where kinde_user_id = $1")
+            .bind(user)
+            .fetch_all(pool)
+            .await
+            .unwrap();
     let [(account, plan, changed, past_due)] = &rows[..] else { panic!("{user}: {rows:?}") };
     assert_eq!(plan, if want.plan == Plan::Pro { "pro" } else { "free" }, "{user}");
     assert_eq!(*changed, want.plan_changed_at.map(Instant::nanos), "{user}");
     assert_eq!(*past_due, want.past_due_since.is_some(), "{user}");
 
     let entries: Vec<(String, String, i64)> =
-        sqlx::query_as("select reason, period, delta from ledger where account_id = $1 order by period").bind(account).fetch_all(pool).await.unwrap();
+        sqlx::query_as("select reason, period, delta from ledger where account_id = $1 order by period")
+            .bind(account)
+            .fetch_all(pool)
+            .await
+            .unwrap();
     let pro: Vec<(String, i64)> =
         entries.iter().filter(|(reason, ..)| reason == "pro").map(|(_, period, delta)| (period.clone(), *delta)).collect();
     assert_eq!(pro, want.pro_periods.iter().map(|p| (p.to_string(), 490)).collect::<Vec<_>>(), "{user}");
