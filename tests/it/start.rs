@@ -1,5 +1,7 @@
 //! Starting and stopping the real program: what a newcomer, a service manager and somebody with a wrong setting see.
 
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -59,6 +61,33 @@ async fn a_stop_during_the_first_start_ends_it_in_good_order() {
         assert!(status.code() == Some(0) && took < SOON, "{status} after {took:?}\n{}", bottle.log());
         home.is_deserted().await;
     }
+}
+
+#[tokio::test]
+async fn a_sender_that_never_finishes_does_not_hold_up_a_stop_for_long() {
+    let (home, db) = (Home::new(), fresh_db().await);
+    let mut bottle = home.start(&[], &[("DATABASE_URL", &db.url()), ("KINDE_DOMAIN", &TENANT_URL)]).await;
+    let half = |text: &str| {
+        let mut stream = TcpStream::connect(bottle.addr()).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        stream
+    };
+    let open = [
+        half(""),
+        half("POST /webhooks/kinde HTTP/1.1\r\nHost: a\r\nContent-Le"),
+        half("POST /webhooks/kinde HTTP/1.1\r\nHost: a\r\nContent-Length: 500\r\n\r\nhalf"),
+    ];
+    let (status, took) = bottle.told(Signal::TERM).await;
+    assert!(status.code() == Some(0) && took < Duration::from_secs(15), "{status} after {took:?}\n{}", bottle.log());
+    drop(open);
+}
+
+/// What could make a live process die at a wish is not in a release.
+#[cfg(not(debug_assertions))]
+#[test]
+fn a_release_cannot_be_told_to_die() {
+    let program = std::fs::read(env!("CARGO_BIN_EXE_bottle")).unwrap();
+    assert!(!program.windows(13).any(|text| text == b"BOTTLE_DIE_AT"));
 }
 
 #[tokio::test]

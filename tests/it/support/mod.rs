@@ -8,6 +8,7 @@ pub mod binary;
 pub mod db;
 pub mod deliveries;
 pub mod histories;
+pub mod load;
 pub mod sample_run;
 pub mod tokens;
 
