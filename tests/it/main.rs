@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report, also from its support")]
 
 mod browser;
+mod cli;
 mod engine_room_page;
 mod engine_room_runs;
 mod fold;
@@ -15,10 +16,13 @@ mod intake_server;
 mod intake_trouble;
 mod intake_wire;
 mod jwks;
+mod kills;
 mod kinde_reading;
 mod local_kinde;
 mod naive;
 mod oracle;
 mod outbound;
+mod peer;
 mod postgres;
+mod start;
 mod support;
