@@ -36,7 +36,7 @@ fn line(step: Step, copy: bool) -> Option<TraceLine> {
         ),
         Step::Locked => ("locked", "The account is locked, then all its facts are read.", "src/accounts.rs"),
         Step::HalfWay => (
-            "plan written",
+            "plan decided",
             "The plan follows from the set of facts by the time they happened, never from their arrival.",
             "src/billing/fold.rs",
         ),

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::OnceCell;
+use tracing::instrument::WithSubscriber as _;
+use tracing::subscriber::NoSubscriber;
 
 use super::every_order::Shared;
 use super::run;
@@ -32,7 +34,9 @@ impl Visits {
         if let Some(run) = self.kept(script) {
             return Ok(run);
         }
-        let run = Arc::new(run::run(&*self.stand().await?, script).await?);
+        let stand = self.stand().await?;
+        // What happens here is no live event: the log does not speak of it.
+        let run = Arc::new(run::run(&stand, script).with_subscriber(NoSubscriber::new()).await?);
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         recent.truncate(RUNS_KEPT - 1);
         recent.push_front(Arc::clone(&run));

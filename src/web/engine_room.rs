@@ -15,7 +15,9 @@ use super::state::AppState;
 pub async fn show(State(app): State<AppState>, RawQuery(query): RawQuery) -> Response {
     let query = query.unwrap_or_default();
     let (address, problem) = match Address::parse(&query) {
-        Ok(address) if address.query().trim_start_matches('?') != query => return Redirect::to(&address.to_string()).into_response(),
+        Ok(address) if address.query().trim_start_matches('?') != query => {
+            return Redirect::to(&address.to_string()).into_response();
+        }
         Ok(address) => (address, None),
         Err(bad) => (Address::default(), Some(bad)),
     };

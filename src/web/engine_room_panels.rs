@@ -131,7 +131,7 @@ fn spread(spread: &BTreeMap<Account, usize>, owed: Account, most: usize) -> Vec<
     let mut by_count: Vec<(Account, usize)> = spread.iter().map(|(account, count)| (*account, *count)).collect();
     by_count.sort_by_key(|&(account, count)| (account != owed, Reverse(count)));
     let highest = by_count.iter().map(|(_, count)| *count).max().unwrap_or(1).max(1);
-    let bar = |count: usize| i64::try_from(count * 100 / highest).unwrap_or(100).max(1);
+    let bar = |count: usize| i64::try_from(count * 100 / highest).unwrap_or(100).clamp(1, 100);
     let ending = |words: String, count: usize, right| Ending { words, count: thousands(count as i64), bar: bar(count), right };
     let rest: Vec<usize> = by_count.iter().skip(most).map(|(_, count)| *count).collect();
     let shown = by_count.iter().take(most);

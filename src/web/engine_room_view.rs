@@ -278,11 +278,12 @@ fn lines<'a>(run: &'a Run, naive: &'a [NaiveStep], address: &Address, at: usize)
     lines
 }
 
-/// The guard that decided: for a copy the one at the door, otherwise the last before the mark.
+/// The guard that decided: for a copy the one at the door, for late news the order of facts, otherwise the last one met.
 fn guard_of(step: &Step, became: Option<Became>) -> Option<&TraceLine> {
     match became {
         Some(Became::Counted) => step.trace.iter().find(|line| line.step == "counted"),
-        _ => step.trace.iter().rev().find(|line| line.step != "marked"),
+        Some(Became::Ignored) => step.trace.iter().find(|line| line.step == "plan decided"),
+        _ => step.trace.last(),
     }
 }
 

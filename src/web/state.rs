@@ -12,6 +12,8 @@ pub struct AppState {
     pub pool: PgPool,
     pub intake: Intake,
     pub room: Arc<Visits>,
+    /// Where the local Kinde runs, if it does.
+    pub local_kinde: Option<String>,
     /// Over https: browsers are told to stay there.
     pub https: bool,
 }

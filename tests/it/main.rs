@@ -2,9 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report, also from its support")]
 
+mod browser;
+mod cli;
 mod engine_room_page;
+mod engine_room_runs;
 mod fold;
 mod forgery;
+mod house;
 mod intake_answers;
 mod intake_bodies;
 mod intake_copies;
@@ -12,10 +16,13 @@ mod intake_server;
 mod intake_trouble;
 mod intake_wire;
 mod jwks;
+mod kills;
 mod kinde_reading;
 mod local_kinde;
 mod naive;
 mod oracle;
 mod outbound;
+mod peer;
 mod postgres;
+mod start;
 mod support;

@@ -105,6 +105,7 @@ impl Setup {
             pool: web_pool.clone(),
             intake: Intake::start(intake_pool.clone(), providers, wake, self.checkpoints),
             room: Arc::new(Visits::new(options)),
+            local_kinde: None,
             https: self.https,
         };
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();

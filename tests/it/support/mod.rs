@@ -5,8 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub mod app;
+pub mod binary;
+pub mod browser;
 pub mod db;
+pub mod deliveries;
 pub mod histories;
+pub mod load;
 pub mod sample_run;
 pub mod tokens;
 pub mod wire;
