@@ -74,11 +74,7 @@ pub async fn create(
 }
 
 /// The accounts these customer ids are known to belong to.
-pub async fn customers(
-    conn: &mut PgConnection,
-    source: Source,
-    ids: &[String],
-) -> sqlx::Result<HashMap<CustomerId, AccountId>> {
+pub async fn customers(conn: &mut PgConnection, source: Source, ids: &[String]) -> sqlx::Result<HashMap<CustomerId, AccountId>> {
     let rows = sqlx::query!(
         r#"select customer_id as "customer: CustomerId", account_id as "account: AccountId" from customer_map
            where source = $1 and customer_id = any($2)"#,

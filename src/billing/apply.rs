@@ -97,8 +97,7 @@ pub async fn apply(
     let keys: Vec<&EventKey> = items.iter().map(|i| &i.key).collect();
     let owners = whose::find(&mut *conn, items, rules, now).await?;
 
-    let ids: BTreeSet<AccountId> =
-        owners.of_items.iter().filter(|o| o.declined.is_none()).filter_map(|o| o.account).collect();
+    let ids: BTreeSet<AccountId> = owners.of_items.iter().filter(|o| o.declined.is_none()).filter_map(|o| o.account).collect();
     let mut books = load(&mut *conn, &ids, &owners.created, now).await?;
     checkpoints.reach(Step::Locked, &keys).await?;
 
@@ -160,8 +159,7 @@ async fn write(
     now: OffsetDateTime,
 ) -> Result<(), Error> {
     let stale: Vec<EventId> = books.values().flat_map(|b| b.stale.iter().copied()).collect();
-    let fresh: Vec<(AccountId, Dated)> =
-        books.iter().flat_map(|(id, b)| b.fresh.iter().map(|f| (*id, f.clone()))).collect();
+    let fresh: Vec<(AccountId, Dated)> = books.iter().flat_map(|(id, b)| b.fresh.iter().map(|f| (*id, f.clone()))).collect();
     facts::replace(&mut *conn, &stale, &fresh).await?;
 
     let changes: Vec<_> = books.iter().filter(|(_, b)| b.changed()).map(|(id, b)| (*id, b.standing().clone())).collect();

@@ -148,10 +148,7 @@ fn microseconds(at: Instant) -> OffsetDateTime {
 fn effects(reason: &Reason, before: Plan, after: Plan, entries: &[Entry]) -> Effects {
     Effects {
         plan: Some(PlanChange { before: before.to_string(), after: after.to_string() }),
-        entries: entries
-            .iter()
-            .map(|e| Granted { key: e.key.clone(), period: e.period.to_string(), delta: e.delta })
-            .collect(),
+        entries: entries.iter().map(|e| Granted { key: e.key.clone(), period: e.period.to_string(), delta: e.delta }).collect(),
         newer: match reason {
             Reason::NewerStored { newer } | Reason::NewerStoredGranted { newer, .. } => newer.as_ref().map(|n| n.key.clone()),
             _ => None,

@@ -66,7 +66,7 @@ enum Command {
     /// The local Kinde: run it alone, or send signed events with it
     ///
     /// Exit codes: 0 stopped by Ctrl-C, 1 it could not start, 2 wrong usage.
-    LocalKinde(crate::local_kinde::cli::LocalKindeArgs),
+    LocalKinde(Box<crate::local_kinde::cli::LocalKindeArgs>),
 }
 
 impl Cli {
@@ -84,7 +84,7 @@ impl Cli {
             Command::Worker => serve::run(self.settings.check()?, serve::Roles { web: false, worker: true }).await,
             Command::Replay(args) => replay::run(self.settings.check()?, args).await,
             Command::EngineRoom(args) => engine_room::run(self.settings.check()?, args).await,
-            Command::LocalKinde(args) => Ok(crate::local_kinde::cli::run(args).await?),
+            Command::LocalKinde(args) => Ok(crate::local_kinde::cli::run(*args).await?),
         }
     }
 }

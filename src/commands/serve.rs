@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::checkpoint::Checkpoints;
 use crate::config::{Config, Kinde};
 use crate::db;
+use crate::engine_room::visits::Visits;
 use crate::intake::Intake;
 use crate::local_kinde;
 use crate::wake::Wake;
@@ -63,7 +64,13 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
     }
     if let Some(listener) = listener {
         let intake = Intake::start(db::pool(&database.options, db::Use::Intake), providers, wake, checkpoints);
-        let state = AppState { pool: db::pool(&database.options, db::Use::Web), intake, https: config.is_production() };
+        let state = AppState {
+            pool: db::pool(&database.options, db::Use::Web),
+            intake,
+            room: Arc::new(Visits::new(database.options.clone())),
+            local_kinde: local_kinde.as_ref().map(local_kinde::server::Running::url),
+            https: config.is_production(),
+        };
         let address = listener.local_addr()?;
         running.spawn(server::serve(listener, routes::app(state), stop.clone()));
         announce(&config, address, local_kinde.as_ref());

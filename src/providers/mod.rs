@@ -137,7 +137,12 @@ impl Providers {
             None => Ok(Told { answer: Some(answer), ..told }),
             Some(what) if answer.asked < event.received.plus(BELIEF_WITHIN) => Err(ResolveError::NotYet { what }),
             Some(what) => {
-                tracing::warn!(alert = "provider-disagrees", provider = provider.name(), what, "the provider still contradicts its own event; the event's facts rule");
+                tracing::warn!(
+                    alert = "provider-disagrees",
+                    provider = provider.name(),
+                    what,
+                    "the provider still contradicts its own event; the event's facts rule"
+                );
                 Ok(told)
             }
         }
@@ -171,9 +176,8 @@ fn contradiction(told: &Told, answer: &Answer) -> Option<String> {
     let Said::Fact { at, fact } = &told.said else { return None };
     match fact {
         Fact::Start { agreement, plan_key, .. } => {
-            let listed = answer.live.iter().any(|l| {
-                agreement.as_ref().is_none_or(|a| *a == l.agreement) && l.plan_key == *plan_key
-            });
+            let listed =
+                answer.live.iter().any(|l| agreement.as_ref().is_none_or(|a| *a == l.agreement) && l.plan_key == *plan_key);
             (!listed).then(|| format!("it does not list plan key {plan_key} as live"))
         }
         Fact::End { agreement: Some(agreement), effective } => {

@@ -35,7 +35,10 @@ enum State {
 pub enum Advice {
     GoOn,
     /// Everything fails alike: run the last applied event of this type again, to see whose fault it is.
-    Doubt { kind: String, fingerprint: String },
+    Doubt {
+        kind: String,
+        fingerprint: String,
+    },
 }
 
 impl Default for Breaker {

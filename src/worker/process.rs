@@ -58,8 +58,15 @@ pub enum Charge {
 /// What became of one claimed event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    Settled { id: EventId, status: Status },
-    Failed { id: EventId, kind: String, fingerprint: String },
+    Settled {
+        id: EventId,
+        status: Status,
+    },
+    Failed {
+        id: EventId,
+        kind: String,
+        fingerprint: String,
+    },
     /// Given back, uncharged.
     Released,
     /// Another worker has it by now.
@@ -180,7 +187,11 @@ impl Engine {
             Ok(outcomes) => outcomes,
             Err(trouble) if trouble.is_stop() => vec![Outcome::Stopped; batch.len()],
             Err(trouble) if trouble.is_transient() => {
-                tracing::warn!(error = trouble.chain(), events = batch.len(), "the database gave trouble; the events are tried again, uncharged");
+                tracing::warn!(
+                    error = trouble.chain(),
+                    events = batch.len(),
+                    "the database gave trouble; the events are tried again, uncharged"
+                );
                 self.release(&batch).await
             }
             Err(_) if batch.len() > 1 => {

@@ -2,10 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report, also from its support")]
 
+mod browser;
 mod cli;
 mod engine_room_page;
+mod engine_room_runs;
 mod fold;
 mod forgery;
+mod house;
+mod intake_answers;
+mod intake_bodies;
+mod intake_copies;
+mod intake_server;
+mod intake_trouble;
+mod intake_wire;
 mod jwks;
 mod kills;
 mod kinde_reading;
