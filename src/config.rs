@@ -47,7 +47,10 @@ pub struct Settings {
     pro_plan_keys: String,
     /// Plan keys that mean Free, separated by commas
     #[arg(
-        long, global = true, env = "BOTTLE_FREE_PLAN_KEYS", value_name = "KEYS",
+        long,
+        global = true,
+        env = "BOTTLE_FREE_PLAN_KEYS",
+        value_name = "KEYS",
         default_value = FREE_PLAN_KEYS
     )]
     free_plan_keys: String,
