@@ -5,9 +5,9 @@ use axum::extract::State;
 use axum::response::{Html, IntoResponse, Response};
 
 use super::error;
-use super::state::AppState;
 use super::gauge::Gauge;
 use super::page::Frame;
+use super::state::AppState;
 use crate::engine_room::naive::{self, Repairs};
 use crate::engine_room::report::thousands;
 use crate::engine_room::scenario::Script;

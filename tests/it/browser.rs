@@ -38,13 +38,16 @@ async fn a_visitor_steps_through_the_deliveries_without_leaving_the_page() {
 async fn nothing_is_wider_than_a_phone_and_nothing_breaks_the_pages_own_policy() {
     let Some(browser) = Browser::open(390, 844).await else { return };
     let app = App::start().await;
-    for path in ["/", "/engine-room", "/engine-room?script=UP.PAY.UP&stop=1-before-mark", "/engine-room?script=NONSENSE", "/nowhere"] {
+    for path in
+        ["/", "/engine-room", "/engine-room?script=UP.PAY.UP&stop=1-before-mark", "/engine-room?script=NONSENSE", "/nowhere"]
+    {
         browser.client.goto(&app.url(path)).await.unwrap();
         browser.watch().await;
         let too_wide = browser.ask("document.documentElement.scrollWidth - document.documentElement.clientWidth").await;
         assert_eq!(too_wide, json!(0), "{path} scrolls sideways");
         assert_eq!(browser.ask("document.querySelectorAll('[style]').length").await, json!(0), "{path}");
-        let foreign = browser.ask("performance.getEntriesByType('resource').filter(r => !r.name.startsWith(location.origin)).length").await;
+        let foreign =
+            browser.ask("performance.getEntriesByType('resource').filter(r => !r.name.startsWith(location.origin)).length").await;
         assert_eq!(foreign, json!(0), "{path} asks other hosts");
         assert_eq!(browser.troubles().await, json!([]), "{path}");
     }

@@ -96,7 +96,6 @@ async fn no_live_row_is_seen_or_touched_by_a_run() {
     .unwrap();
     let stand = Stand::build(&db.options()).await.unwrap();
     run::run(&stand, &Script::article()).await.unwrap();
-    let live: (String, i32) =
-        sqlx::query_as("select status, claims from public.inbox_events").fetch_one(&pool).await.unwrap();
+    let live: (String, i32) = sqlx::query_as("select status, claims from public.inbox_events").fetch_one(&pool).await.unwrap();
     assert_eq!(live, ("received".to_owned(), 0));
 }

@@ -15,16 +15,19 @@ const CAP: usize = 256 * 1024;
 
 /// A genuine token of exactly this many bytes.
 fn token_of(len: usize) -> (String, String) {
-    let id = Event::new().id;
-    let sized = |filler: usize| Event::with(json!({"event_id": id, "data": {"filler": "x".repeat(filler)}})).token;
-    let empty = sized(0).len();
-    let mut filler = (len - empty) * 3 / 4;
+    let (id, at) = (Event::new().id, "2026-10-21T10:00:00Z");
+    let sized = |filler: usize| {
+        let data = json!({"filler": "x".repeat(filler)});
+        Event::with(json!({"event_id": id, "timestamp": at, "event_timestamp": at, "data": data})).token
+    };
     // Four characters say three bytes, so one length in four cannot be had: white space around a token is allowed.
-    while sized(filler).len() > len {
-        filler -= 1;
-    }
+    let mut filler = (len - sized(0).len()) * 3 / 4;
     let mut token = sized(filler);
-    assert!(len - token.len() < 6, "{} of {len}", token.len());
+    while token.len() > len {
+        filler -= 1;
+        token = sized(filler);
+    }
+    assert!(len - token.len() < 4, "{} of {len}", token.len());
     token.push_str(&"\n".repeat(len - token.len()));
     (id, token)
 }

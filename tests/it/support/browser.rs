@@ -28,7 +28,7 @@ impl Browser {
         let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
         let port = lines
             .map_while(Result::ok)
-            .find_map(|line| line.split("on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok())
+            .find_map(|line| line.split("successfully on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok())
             .expect("chromedriver says its port");
         let profile = Scratch::new();
         let options = json!({
