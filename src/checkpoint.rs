@@ -133,21 +133,36 @@ pub mod dying {
 
     struct Dying {
         step: Step,
-        visits_left: AtomicUsize,
+        when: When,
     }
 
-    /// `BOTTLE_DIE_AT=half-way:3` dies at the third visit of that step.
+    enum When {
+        Visit { left: AtomicUsize },
+        Event(String),
+    }
+
+    /// `BOTTLE_DIE_AT=half-way:3` dies at the third visit of that step, `half-way@event_…` whenever that event takes it.
     pub fn from_env() -> Option<Arc<dyn Observer>> {
         let wish = std::env::var("BOTTLE_DIE_AT").ok()?;
-        let (step, visit) = wish.split_once(':').unwrap_or((&wish, "1"));
-        let step = step.parse().expect("BOTTLE_DIE_AT names a step of the pipeline");
-        let visit = visit.parse().ok().filter(|visit| *visit > 0).expect("BOTTLE_DIE_AT counts visits from 1");
-        Some(Arc::new(Dying { step, visits_left: AtomicUsize::new(visit) }))
+        let (step, when) = match wish.split_once('@') {
+            Some((step, event)) => (step, When::Event(event.to_owned())),
+            None => {
+                let (step, visit) = wish.split_once(':').expect("BOTTLE_DIE_AT says when");
+                let visit = visit.parse().ok().filter(|visit| *visit > 0).expect("BOTTLE_DIE_AT counts visits from 1");
+                (step, When::Visit { left: AtomicUsize::new(visit) })
+            }
+        };
+        Some(Arc::new(Dying { step: step.parse().expect("BOTTLE_DIE_AT names a step of the pipeline"), when }))
     }
 
     impl Observer for Dying {
-        fn at<'a>(&'a self, step: Step, _: &'a [&'a EventKey]) -> Pause<'a> {
-            if step == self.step && self.visits_left.fetch_sub(1, Ordering::SeqCst) == 1 {
+        fn at<'a>(&'a self, step: Step, events: &'a [&'a EventKey]) -> Pause<'a> {
+            let now = step == self.step
+                && match &self.when {
+                    When::Visit { left } => left.fetch_sub(1, Ordering::SeqCst) == 1,
+                    When::Event(key) => events.iter().any(|event| event.as_str() == key),
+                };
+            if now {
                 // SIGKILL: no destructor runs, nothing is flushed.
                 let _ = kill_process(getpid(), Signal::KILL);
             }

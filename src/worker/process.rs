@@ -28,7 +28,7 @@ use super::trouble::{Trouble, fingerprint};
 
 /// Claims without a verdict after which an event is dead: its workers died each time.
 pub const CLAIMS_MAX: i32 = 20;
-/// Unexplained claims after which an event no longer shares a transaction: it may be what kills its workers.
+/// Unexplained claims after which an event shares nothing with others any more: it may be what kills its workers.
 const CLAIMS_SHARED_MAX: i32 = 3;
 /// Providers are asked about this many events at once.
 const ASKED_AT_ONCE: usize = 8;
@@ -92,7 +92,12 @@ impl Engine {
         if self.checkpoints.reach(Step::Claimed, &keys).await.is_err() {
             return vec![Outcome::Stopped; claimed.len()];
         }
-        let mut outcomes = Vec::with_capacity(claimed.len());
+        let (claimed, others) = apart(claimed);
+        if let Some(first) = others.first() {
+            let ids: Vec<EventId> = others.iter().map(|c| c.id).collect();
+            self.give_back(&ids, first.token, 0.0).await;
+        }
+        let mut outcomes = vec![Outcome::Released; others.len()];
         let mut ready = Vec::new();
         let mut asked: Vec<_> = stream::iter(claimed)
             .map(|event| async {
@@ -109,12 +114,8 @@ impl Engine {
                 Err(halt) => outcomes.push(self.halt(&event, halt).await),
             }
         }
-        let (alone, together): (Vec<Ready>, Vec<Ready>) = ready.into_iter().partition(|r| r.event.claims > CLAIMS_SHARED_MAX);
-        if !together.is_empty() {
-            outcomes.extend(self.run(together, charge).await);
-        }
-        for one in alone {
-            outcomes.extend(self.run(vec![one], charge).await);
+        if !ready.is_empty() {
+            outcomes.extend(self.run(ready, charge).await);
         }
         outcomes
     }
@@ -167,7 +168,7 @@ impl Engine {
             Halt::Resolve(ResolveError::NotYet { what }) => self.park_for_provider(event, what).await,
             Halt::Resolve(ResolveError::Unavailable(why)) => {
                 tracing::warn!(event = %event.key, why, "the provider could not be asked; tried again later");
-                self.give_back(&[event.id], event.token).await;
+                self.give_back(&[event.id], event.token, UNCHARGED_WAIT_SECS).await;
                 return Outcome::Released;
             }
         };
@@ -317,15 +318,28 @@ impl Engine {
     async fn release(&self, batch: &[Ready]) -> Vec<Outcome> {
         let ids: Vec<EventId> = batch.iter().map(|r| r.event.id).collect();
         if let Some(first) = batch.first() {
-            self.give_back(&ids, first.event.token).await;
+            self.give_back(&ids, first.event.token, UNCHARGED_WAIT_SECS).await;
         }
         vec![Outcome::Released; batch.len()]
     }
 
-    async fn give_back(&self, ids: &[EventId], token: LeaseToken) {
-        if let Err(error) = queue::release(&self.pool, ids, token, UNCHARGED_WAIT_SECS, self.clock).await {
+    async fn give_back(&self, ids: &[EventId], token: LeaseToken, wait_secs: f64) {
+        if let Err(error) = queue::release(&self.pool, ids, token, wait_secs, self.clock).await {
             tracing::warn!(?ids, %error, "a claim could not be given back; the lease will end");
         }
+    }
+}
+
+/// What to run now, and what to give back before that.
+///
+/// Events whose workers died several times may be what killed them, so they run one by one with nothing else in our hands: a
+/// transaction of its own would not do, since all that a dying worker holds is one claim older. The least often claimed goes
+/// first, so that whoever was only a neighbour is through before the killer has its turn.
+fn apart(claimed: Vec<Claimed>) -> (Vec<Claimed>, Vec<Claimed>) {
+    let suspect = claimed.iter().filter(|c| c.claims > CLAIMS_SHARED_MAX).min_by_key(|c| (c.claims, c.id)).map(|c| c.id);
+    match suspect {
+        None => (claimed, Vec::new()),
+        Some(id) => claimed.into_iter().partition(|c| c.id == id),
     }
 }
 

@@ -12,7 +12,7 @@ use bottle::engine_room::KILLS_A_CHECKPOINT;
 use rustix::process::Signal;
 
 use crate::support::cases;
-use crate::support::deliveries::{Sender, Upgrade, assert_as_the_oracle_says, count, end_leases, settled};
+use crate::support::deliveries::{OPEN, Sender, Upgrade, assert_as_the_oracle_says, count, end_leases, settled};
 use crate::support::load::{Ground, Load};
 
 #[tokio::test]
@@ -44,8 +44,7 @@ async fn kill_at(ground: &Ground, step: Step, visit: u32) {
         answered.push(n);
         acked.insert(event.key.clone());
         // One event after another: so the first visit is the payment's, the second the upgrade's, the third the cancellation's.
-        let open = "select count(*) from inbox_events where status in ('received', 'processing', 'failed')";
-        while count(&ground.pool, open).await > 0 && doomed.is_running() {
+        while count(&ground.pool, OPEN).await > 0 && doomed.is_running() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
@@ -80,6 +79,42 @@ async fn kill_at(ground: &Ground, step: Step, visit: u32) {
             .await
             .unwrap();
     assert!((9..=10).contains(&receipts) && (receipts == 9 || step >= Step::Stored), "{wish}: {receipts} receipts");
+}
+
+#[tokio::test]
+#[cfg_attr(not(debug_assertions), ignore = "a release cannot be told to die")]
+async fn an_event_that_kills_its_workers_dies_alone_and_can_be_replayed() {
+    let (ground, sender) = (Ground::new().await, Sender::new());
+    let mut web = ground.start("web", &[]).await;
+    let people: Vec<Upgrade> = (0..10).map(|_| Upgrade::new()).collect();
+    for event in people.iter().flat_map(Upgrade::events) {
+        assert_eq!(sender.post(web.addr(), event).await, Some(200));
+    }
+    // The very first one: whoever is claimed with it comes after it.
+    let poison = &people[0].old;
+    let wish = format!("held@{}", poison.key);
+    let mut lives = 0;
+    while count(&ground.pool, OPEN).await > 0 {
+        lives += 1;
+        assert!(lives <= 25, "it does not come to an end");
+        let mut worker = ground.start("worker", &[("BOTTLE_DIE_AT", &wish)]).await;
+        while worker.is_running() && count(&ground.pool, OPEN).await > 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        end_leases(&ground.pool).await;
+    }
+    let dead: Vec<(String, String)> =
+        sqlx::query_as("select dedupe_key, reason from inbox_events where status = 'dead'").fetch_all(&ground.pool).await.unwrap();
+    assert_eq!(dead, [(poison.key.clone(), "dead after 20 claims: no worker lived to say why".to_owned())], "{lives} lives");
+    assert_eq!(count(&ground.pool, "select count(*) from inbox_events where attempts > 0").await, 0, "nobody failed");
+    for person in &people[1..] {
+        assert_as_the_oracle_says(&ground.pool, &person.user, &person.events()).await;
+    }
+    eprintln!("dead after {lives} lives, alone");
+
+    web.told(Signal::TERM).await;
+    assert_eq!(ground.run(&["replay", &poison.key]).await.code, Some(0));
+    assert_as_the_oracle_says(&ground.pool, &people[0].user, &people[0].events()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -172,12 +172,14 @@ pub async fn count(pool: &PgPool, query: &'static str) -> i64 {
     sqlx::query_scalar(query).fetch_one(pool).await.unwrap()
 }
 
+/// Events without a verdict.
+pub const OPEN: &str = "select count(*) from inbox_events where status in ('received', 'processing', 'failed')";
+
 /// Until every stored event has its verdict.
 pub async fn settled(pool: &PgPool) {
     let began = std::time::Instant::now();
-    let open = "select count(*) from inbox_events where status in ('received', 'processing', 'failed')";
-    while count(pool, open).await > 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "{} events are still open", count(pool, open).await);
+    while count(pool, OPEN).await > 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "{} events are still open", count(pool, OPEN).await);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
