@@ -103,8 +103,10 @@ async fn an_event_that_kills_its_workers_dies_alone_and_can_be_replayed() {
         }
         end_leases(&ground.pool).await;
     }
-    let dead: Vec<(String, String)> =
-        sqlx::query_as("select dedupe_key, reason from inbox_events where status = 'dead'").fetch_all(&ground.pool).await.unwrap();
+    let dead: Vec<(String, String)> = sqlx::query_as("select dedupe_key, reason from inbox_events where status = 'dead'")
+        .fetch_all(&ground.pool)
+        .await
+        .unwrap();
     assert_eq!(dead, [(poison.key.clone(), "dead after 20 claims: no worker lived to say why".to_owned())], "{lives} lives");
     assert_eq!(count(&ground.pool, "select count(*) from inbox_events where attempts > 0").await, 0, "nobody failed");
     for person in &people[1..] {
