@@ -23,18 +23,32 @@ pub struct Standing {
     pub past_due_since: Option<OffsetDateTime>,
 }
 
-/// A plan change that is known to come.
+/// A change that is known to come: the standing from that moment on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upcoming {
     pub at_ns: i64,
     #[serde(with = "plan_word")]
     pub plan: Plan,
+    pub changed_ns: Option<i64>,
+    pub past_due_ns: Option<i64>,
 }
 
 impl Standing {
-    /// The plan at a moment: what is stored, and what was already known to come by then.
+    /// The standing at a moment: what is stored, and what was already known to come by then.
+    #[must_use]
+    pub fn at(&self, now: Instant) -> Self {
+        let passed = self.upcoming.partition_point(|u| u.at_ns <= now.nanos());
+        let Some(last) = passed.checked_sub(1).and_then(|n| self.upcoming.get(n)) else { return self.clone() };
+        Self {
+            plan: last.plan,
+            plan_changed: last.changed_ns.map(Instant::from_nanos),
+            upcoming: self.upcoming[passed..].to_vec(),
+            past_due_since: last.past_due_ns.map(|ns| Instant::from_nanos(ns).datetime()),
+        }
+    }
+
     pub fn plan_at(&self, now: Instant) -> Plan {
-        self.upcoming.iter().take_while(|u| u.at_ns <= now.nanos()).last().map_or(self.plan, |u| u.plan)
+        self.at(now).plan
     }
 }
 
@@ -74,11 +88,7 @@ pub async fn create(
 }
 
 /// The accounts these customer ids are known to belong to.
-pub async fn customers(
-    conn: &mut PgConnection,
-    source: Source,
-    ids: &[String],
-) -> sqlx::Result<HashMap<CustomerId, AccountId>> {
+pub async fn customers(conn: &mut PgConnection, source: Source, ids: &[String]) -> sqlx::Result<HashMap<CustomerId, AccountId>> {
     let rows = sqlx::query!(
         r#"select customer_id as "customer: CustomerId", account_id as "account: AccountId" from customer_map
            where source = $1 and customer_id = any($2)"#,

@@ -131,13 +131,18 @@ impl Providers {
     #[expect(clippy::unused_async, reason = "the arms that ask over the network await")]
     pub async fn resolve(&self, event: StoredEvent<'_>, clock: Clock) -> Result<Told, ResolveError> {
         let told = Self::read(event)?;
-        let Some(provider) = self.of(event.source) else { return Ok(told) };
+        let Some(provider) = self.of(event.source).filter(|_| is_worth_asking(&told)) else { return Ok(told) };
         let Some(answer) = provider.ask(&told, clock)? else { return Ok(told) };
         match contradiction(&told, &answer) {
             None => Ok(Told { answer: Some(answer), ..told }),
             Some(what) if answer.asked < event.received.plus(BELIEF_WITHIN) => Err(ResolveError::NotYet { what }),
             Some(what) => {
-                tracing::warn!(alert = "provider-disagrees", provider = provider.name(), what, "the provider still contradicts its own event; the event's facts rule");
+                tracing::warn!(
+                    alert = "provider-disagrees",
+                    provider = provider.name(),
+                    what,
+                    "the provider still contradicts its own event; the event's facts rule"
+                );
                 Ok(told)
             }
         }
@@ -166,14 +171,19 @@ impl Providers {
 /// The type of the event we store ourselves when a Pro account first uses a period.
 pub const PERIOD_OPENED: &str = "bottle.period_opened";
 
+/// Of an event that will be ignored nothing needs to be known, least of all from a provider that is away.
+fn is_worth_asking(told: &Told) -> bool {
+    let is_person = told.whose.customer_type.as_ref().is_none_or(|customer_type| customer_type == "user");
+    is_person && matches!(told.said, Said::Fact { .. })
+}
+
 /// In what an answer contradicts the event that asked for it: it lacks what began, or still lists what ended.
 fn contradiction(told: &Told, answer: &Answer) -> Option<String> {
     let Said::Fact { at, fact } = &told.said else { return None };
     match fact {
         Fact::Start { agreement, plan_key, .. } => {
-            let listed = answer.live.iter().any(|l| {
-                agreement.as_ref().is_none_or(|a| *a == l.agreement) && l.plan_key == *plan_key
-            });
+            let listed =
+                answer.live.iter().any(|l| agreement.as_ref().is_none_or(|a| *a == l.agreement) && l.plan_key == *plan_key);
             (!listed).then(|| format!("it does not list plan key {plan_key} as live"))
         }
         Fact::End { agreement: Some(agreement), effective } => {

@@ -58,8 +58,15 @@ pub enum Charge {
 /// What became of one claimed event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    Settled { id: EventId, status: Status },
-    Failed { id: EventId, kind: String, fingerprint: String },
+    Settled {
+        id: EventId,
+        status: Status,
+    },
+    Failed {
+        id: EventId,
+        kind: String,
+        fingerprint: String,
+    },
     /// Given back, uncharged.
     Released,
     /// Another worker has it by now.
@@ -85,8 +92,28 @@ impl Engine {
         if self.checkpoints.reach(Step::Claimed, &keys).await.is_err() {
             return vec![Outcome::Stopped; claimed.len()];
         }
-        let mut outcomes = Vec::with_capacity(claimed.len());
-        let mut ready = Vec::new();
+        let (suspects, sound): (Vec<Claimed>, Vec<Claimed>) = claimed.into_iter().partition(|c| c.claims > CLAIMS_SHARED_MAX);
+        let mut suspects = suspects.into_iter();
+        let suspect = suspects.next();
+        // One of them kills its workers. Whichever it is, the others must not be in our hands when it does: each such death
+        // would count against them too, and in the end all would be dead.
+        let mut outcomes = Vec::new();
+        for other in suspects {
+            self.give_back(&[other.id], other.token, 0.0).await;
+            outcomes.push(Outcome::Released);
+        }
+        outcomes.extend(self.run_all(sound, charge).await);
+        if let Some(suspect) = suspect
+            && !outcomes.contains(&Outcome::Stopped)
+        {
+            outcomes.extend(self.run_all(vec![suspect], charge).await);
+        }
+        outcomes
+    }
+
+    /// Asks the provider about each, then runs what is ready together.
+    async fn run_all(&self, claimed: Vec<Claimed>, charge: Charge) -> Vec<Outcome> {
+        let count = claimed.len();
         let mut asked: Vec<_> = stream::iter(claimed)
             .map(|event| async {
                 let told = self.resolve(&event).await;
@@ -95,19 +122,20 @@ impl Engine {
             .buffer_unordered(ASKED_AT_ONCE)
             .collect()
             .await;
+        if asked.iter().any(|(_, told)| matches!(told, Err(Halt::Stopped))) {
+            return vec![Outcome::Stopped; count];
+        }
         asked.sort_by_key(|(event, _)| event.id);
+        let mut outcomes = Vec::with_capacity(count);
+        let mut ready = Vec::new();
         for (event, told) in asked {
             match told {
                 Ok(told) => ready.push(Ready { event, told }),
-                Err(halt) => outcomes.push(self.halt(&event, halt).await),
+                Err(halt) => outcomes.push(self.halt(&event, halt, charge).await),
             }
         }
-        let (alone, together): (Vec<Ready>, Vec<Ready>) = ready.into_iter().partition(|r| r.event.claims > CLAIMS_SHARED_MAX);
-        if !together.is_empty() {
-            outcomes.extend(self.run(together, charge).await);
-        }
-        for one in alone {
-            outcomes.extend(self.run(vec![one], charge).await);
+        if !ready.is_empty() {
+            outcomes.extend(self.run(ready, charge).await);
         }
         outcomes
     }
@@ -129,30 +157,35 @@ impl Engine {
 
     /// What applying a stored event again would do: the same code in a transaction that is rolled back. Asks no provider.
     pub async fn rehearse(&self, event: &Claimed) -> Result<Verdict, Trouble> {
-        let told = Providers::read(stored(event)).map_err(|e| Trouble::Unreadable(e.to_string()))?;
-        let mut tx = self.pool.begin().await?;
-        let now = self.clock.now(&mut *tx).await?;
-        let items = [item(event, told)];
-        let applied = apply::apply(&mut tx, &items, &self.rules, &self.checkpoints, now).await?;
-        tx.rollback().await?;
-        applied.verdicts.into_iter().next().ok_or(Trouble::LeaseLost)
+        caught(async {
+            let told = Providers::read(stored(event)).map_err(|e| Trouble::Unreadable(e.to_string()))?;
+            let mut tx = self.pool.begin().await?;
+            let now = self.clock.now(&mut *tx).await?;
+            let items = [item(event, told)];
+            let applied = apply::apply(&mut tx, &items, &self.rules, &self.checkpoints, now).await?;
+            tx.rollback().await?;
+            applied.verdicts.into_iter().next().ok_or(Trouble::LeaseLost)
+        })
+        .await
     }
 
     async fn resolve(&self, event: &Claimed) -> Result<Told, Halt> {
         if event.claims > CLAIMS_MAX {
             return Err(Halt::Unexplained);
         }
-        let told = self.providers.resolve(stored(event), self.clock).await?;
-        if self.checkpoints.reach(Step::Resolved, &[&event.key]).await.is_err() {
-            return Err(Halt::Stopped);
-        }
-        Ok(told)
+        caught(async {
+            let told = self.providers.resolve(stored(event), self.clock).await?;
+            self.checkpoints.reach(Step::Resolved, &[&event.key]).await.map_err(Trouble::from)?;
+            Ok(told)
+        })
+        .await
     }
 
     /// An event that does not reach the handler.
-    async fn halt(&self, event: &Claimed, halt: Halt) -> Outcome {
+    async fn halt(&self, event: &Claimed, halt: Halt, charge: Charge) -> Outcome {
         let recorded = match &halt {
             Halt::Stopped => return Outcome::Stopped,
+            Halt::Trouble(trouble) => return self.failed(event, trouble, charge).await,
             Halt::Unexplained => self.record_dead(event, event.attempts, reason::dead_unexplained(event.claims - 1)).await,
             Halt::Resolve(ResolveError::Unreadable(why)) => {
                 self.record_dead(event, event.attempts + 1, reason::dead(event.attempts + 1, why)).await
@@ -160,7 +193,7 @@ impl Engine {
             Halt::Resolve(ResolveError::NotYet { what }) => self.park_for_provider(event, what).await,
             Halt::Resolve(ResolveError::Unavailable(why)) => {
                 tracing::warn!(event = %event.key, why, "the provider could not be asked; tried again later");
-                self.give_back(&[event.id], event.token).await;
+                self.give_back(&[event.id], event.token, UNCHARGED_WAIT_SECS).await;
                 return Outcome::Released;
             }
         };
@@ -176,17 +209,25 @@ impl Engine {
 
     /// Events of one claim, together if that works, else each alone.
     async fn run(&self, batch: Vec<Ready>, charge: Charge) -> Vec<Outcome> {
-        match self.attempt(&batch).await {
+        match caught(self.handle(&batch)).await {
             Ok(outcomes) => outcomes,
             Err(trouble) if trouble.is_stop() => vec![Outcome::Stopped; batch.len()],
-            Err(trouble) if trouble.is_transient() => {
-                tracing::warn!(error = trouble.chain(), events = batch.len(), "the database gave trouble; the events are tried again, uncharged");
+            // A row that one event waits for in vain is no reason to hold up the others: they part.
+            Err(trouble) if trouble.is_transient() && (batch.len() == 1 || !trouble.is_contention()) => {
+                tracing::warn!(
+                    error = trouble.chain(),
+                    events = batch.len(),
+                    "the database gave trouble; the events are tried again, uncharged"
+                );
                 self.release(&batch).await
             }
             Err(_) if batch.len() > 1 => {
                 let mut outcomes = Vec::with_capacity(batch.len());
                 for one in batch {
                     outcomes.extend(Box::pin(self.run(vec![one], charge)).await);
+                    if outcomes.contains(&Outcome::Stopped) {
+                        break;
+                    }
                 }
                 outcomes
             }
@@ -194,17 +235,6 @@ impl Engine {
                 Some(one) => vec![self.failed(&one.event, &trouble, charge).await],
                 None => Vec::new(),
             },
-        }
-    }
-
-    async fn attempt(&self, batch: &[Ready]) -> Result<Vec<Outcome>, Trouble> {
-        match AssertUnwindSafe(self.handle(batch)).catch_unwind().await {
-            Ok(result) => result,
-            Err(panic) => {
-                let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-                Err(Trouble::Panic(text.unwrap_or_else(|| "no message".to_owned())))
-            }
         }
     }
 
@@ -306,13 +336,13 @@ impl Engine {
     async fn release(&self, batch: &[Ready]) -> Vec<Outcome> {
         let ids: Vec<EventId> = batch.iter().map(|r| r.event.id).collect();
         if let Some(first) = batch.first() {
-            self.give_back(&ids, first.event.token).await;
+            self.give_back(&ids, first.event.token, UNCHARGED_WAIT_SECS).await;
         }
         vec![Outcome::Released; batch.len()]
     }
 
-    async fn give_back(&self, ids: &[EventId], token: LeaseToken) {
-        if let Err(error) = queue::release(&self.pool, ids, token, UNCHARGED_WAIT_SECS, self.clock).await {
+    async fn give_back(&self, ids: &[EventId], token: LeaseToken, wait_secs: f64) {
+        if let Err(error) = queue::release(&self.pool, ids, token, wait_secs, self.clock).await {
             tracing::warn!(?ids, %error, "a claim could not be given back; the lease will end");
         }
     }
@@ -321,14 +351,30 @@ impl Engine {
 /// Why an event does not reach the handler.
 enum Halt {
     Resolve(ResolveError),
+    Trouble(Trouble),
     Unexplained,
     Stopped,
+}
+
+impl From<Trouble> for Halt {
+    fn from(trouble: Trouble) -> Self {
+        if trouble.is_stop() { Self::Stopped } else { Self::Trouble(trouble) }
+    }
 }
 
 impl From<ResolveError> for Halt {
     fn from(error: ResolveError) -> Self {
         Self::Resolve(error)
     }
+}
+
+/// A panic is trouble like any other: it is the event's, not the worker's.
+async fn caught<T, E: From<Trouble>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(Trouble::Panic(text.unwrap_or_else(|| "no message".to_owned())).into())
+    })
 }
 
 async fn record(conn: &mut PgConnection, event: &Claimed, failure: &Failure, now: OffsetDateTime) -> sqlx::Result<bool> {
@@ -362,6 +408,7 @@ fn item(event: &Claimed, told: Told) -> Item {
         source: event.source,
         key: event.key.clone(),
         kind: event.kind.clone(),
+        received: event.received,
         account: event.account,
         requested_by: event.replayed_by.clone(),
         told,

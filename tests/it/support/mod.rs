@@ -6,6 +6,7 @@ use std::process::Command;
 
 pub mod db;
 pub mod histories;
+pub mod pipeline;
 pub mod sample_run;
 pub mod tokens;
 
