@@ -12,7 +12,8 @@ use bottle::worker::{Crew, Lane, Turn};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::support::pipeline::{At, Pipeline, fault, says};
+use crate::support::claims::says;
+use crate::support::pipeline::{At, Pipeline, fault, panic};
 
 /// A crew whose handler is at fault while `bad` is set, on a clock that a test moves.
 struct Drill {
@@ -83,7 +84,7 @@ const SECONDS: fn(u64) -> Duration = Duration::from_secs;
 
 #[tokio::test]
 async fn two_hours_of_a_bad_release_kill_no_event() {
-    for how in [fault as fn() -> Break, || panic!("the release is bad")] {
+    for how in [fault as fn() -> Break, panic] {
         let mut drill = Drill::new(1, |_| true, how).await;
         drill.p.deliver_unsigned(&payments("new", 60)).await;
         drill.pass(SECONDS(2 * 3_600), SECONDS(20)).await;

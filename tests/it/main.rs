@@ -14,6 +14,7 @@ mod naive;
 mod oracle;
 mod outbound;
 mod outcomes;
+mod parked;
 mod pipeline_histories;
 mod postgres;
 mod queue;

@@ -1,13 +1,9 @@
 //! What becomes of an event, in the sentence its owner reads: through the real intake, worker and database.
 
-use bottle::billing::apply::Rules;
-use bottle::domain::plan::PlanKeys;
 use serde_json::json;
-use std::sync::Arc;
-use std::time::Duration;
 
-use crate::support::histories::{GOLD, moment};
-use crate::support::pipeline::{Pipeline, customer_id, customer_only, event_key, says, user_id};
+use crate::support::claims::{event_key, says, user_id};
+use crate::support::pipeline::Pipeline;
 
 /// A sentence, the lines that arrive one after another, what became of the last, and the account then.
 type Case = (&'static str, &'static [&'static str], &'static str, &'static str);
@@ -173,86 +169,6 @@ async fn an_event_without_a_readable_time_is_dead_at_once() {
 }
 
 #[tokio::test]
-async fn an_event_far_ahead_of_its_arrival_waits_until_it_happens() {
-    let mut p = Pipeline::new().await;
-    let within = says("ada", "within", "10-21 13:00:00 failed -");
-    assert_eq!(p.run(&within).await.said(), "applied: payment failure recorded", "an hour ahead is a clock's fault");
-
-    let ahead = says("ben", "ahead", "10-21 13:00:00.000000001 changed - pro");
-    let parked = "parked: it says it happens at 2026-10-21T13:00:00.000000001Z, more than an hour ahead";
-    let row = p.run(&ahead).await;
-    assert_eq!((row.said().as_str(), row.attempts), (parked, 0));
-    // Heard of at 12:00, so it stays too early, however late it is looked at.
-    p.at("10-21 12:30:00").replay(&ahead).await;
-    p.drain().await;
-    assert_eq!(p.event_of(&ahead).await.said(), parked);
-    p.at("10-21 13:00:00").drain().await;
-    assert_eq!(p.event_of(&ahead).await.said(), parked, "the column's microsecond has come, the event's nanosecond has not");
-    p.at("10-21 13:00:00.000001").drain().await;
-    assert_eq!(p.event_of(&ahead).await.said(), "applied: plan set to pro, Pro allowance granted");
-    let asked_by: Vec<_> = p.runs(&ahead).await.into_iter().map(|run| run.2).collect();
-    assert_eq!(asked_by.last().unwrap().as_deref(), Some("a test"), "put off is not done");
-    p.check_invariants().await;
-}
-
-#[tokio::test]
-async fn an_event_that_names_only_a_customer_waits_until_the_customer_is_known() {
-    let p = Pipeline::new().await;
-    let first = customer_only(says("ada", "first", "10-21 10:00:00 changed - pro"));
-    let row = p.run(&first).await;
-    assert_eq!((row.said().as_str(), row.attempts), ("parked: nobody with customer id customer_ada has signed in yet", 0));
-    assert_eq!(p.account("ada").await, "no account");
-
-    // An event with both ids is applied: what waited is applied in the same drain.
-    p.run(&says("ada", "both", "10-21 10:03:00 paid -")).await;
-    assert_eq!(p.event_of(&first).await.said(), "applied: plan set to pro, Pro allowance granted");
-    let next = customer_only(says("ada", "next", "10-21 10:05:00 failed -"));
-    assert_eq!(p.run(&next).await.said(), "applied: payment failure recorded");
-    p.check_invariants().await;
-}
-
-#[tokio::test]
-async fn the_sweep_finds_what_another_program_made_known() {
-    let p = Pipeline::new().await;
-    let waits = customer_only(says("ada", "waits", "10-21 10:00:00 changed - pro"));
-    p.run(&waits).await;
-    p.run(&says("ben", "ben", "10-21 10:00:00 paid -")).await;
-    sqlx::query("insert into customer_map select 'kinde', $1, id, now() from accounts").bind(customer_id("ada")).execute(&p.pool).await.unwrap();
-    p.work_until_committed(&waits).await;
-    assert_eq!(p.event_of(&waits).await.said(), "applied: plan set to pro, Pro allowance granted");
-    p.check_invariants().await;
-}
-
-#[tokio::test]
-async fn a_customer_claimed_by_two_is_nobodys() {
-    let p = Pipeline::new().await;
-    p.run(&says("ada", "ada", "10-21 10:00:00 changed - pro")).await;
-    let mut claims = says("ben", "ben", "10-21 10:00:00 changed - pro");
-    claims["data"]["customer_id"] = json!(customer_id("ada"));
-    let row = p.run(&claims).await;
-    assert_eq!((row.said().as_str(), row.attempts), ("parked: customer id customer_ada is claimed by two people", 0));
-    assert_eq!(p.account("ben").await, "free; free:2026-10 +10", "an account that was made has its first bottles");
-    p.check_invariants().await;
-}
-
-#[tokio::test]
-async fn a_plan_key_configured_later_is_applied_when_a_worker_starts_with_it() {
-    let mut p = Pipeline::new().await;
-    let claims = says("ada", "gold", &format!("10-21 10:00:00 created a {GOLD}"));
-    assert_eq!(p.run(&claims).await.attempts, 0);
-    assert_eq!(p.account("ada").await, "free; free:2026-10 +10", "the account keeps its plan (T44)");
-    assert!(p.drain().await.is_empty(), "it waits for the key, not for a time");
-
-    let mut keys = PlanKeys::default();
-    keys.pro.insert(GOLD.to_owned());
-    p.rules = Arc::new(Rules { keys, ..(*p.rules).clone() });
-    p.later(Duration::from_secs(3_600)).work_until_committed(&claims).await;
-    assert_eq!(p.event_of(&claims).await.said(), "applied: plan set to pro, Pro allowance granted");
-    assert_eq!(p.account("ada").await, "pro since 10-21 10:00:00; free:2026-10 +10, pro:2026-10 +490");
-    p.check_invariants().await;
-}
-
-#[tokio::test]
 async fn a_cancellation_takes_effect_though_nobody_is_there() {
     let mut p = Pipeline::new().await;
     p.run(&says("ada", "start", "10-01 10:00:00 created a pro")).await;
@@ -297,7 +213,10 @@ async fn a_replay_adds_a_run_and_replaces_none() {
     let sentences: Vec<_> = runs.iter().map(|run| (run.0.as_str(), run.2.as_deref())).collect();
     assert_eq!(sentences, [("plan is already free", None), (newer, Some("a test")), (newer, Some("a test"))]);
     assert_eq!(runs[1].1, json!({"plan": {"before": "pro", "after": "pro"}, "newer": event_key("pro")}));
-    assert_eq!(p.runs(&pro).await[0].1["entries"][0]["key"], json!(format!("pro:{}:2026-10", p.account_id("ada").await.unwrap())));
+    assert_eq!(
+        p.runs(&pro).await[0].1["entries"][0]["key"],
+        json!(format!("pro:{}:2026-10", p.account_id("ada").await.unwrap()))
+    );
     assert_eq!(p.value::<i64>("select count(*) from replays where requested_by = 'a test'").await, 2);
     p.check_invariants().await;
 }
@@ -341,7 +260,13 @@ async fn the_last_nanosecond_of_a_month_is_that_months_in_the_database_too() {
 #[tokio::test]
 async fn a_month_is_granted_once_in_any_order_of_what_lies_in_it() {
     // T36: two Pro plans, a payment for each, a cancellation, in one month: 500 whichever came first.
-    let lines = ["10-02 10:00:00 created a pro", "10-03 10:00:00 paid a", "10-10 10:00:00 cancelled a", "10-11 10:00:00 created b pro", "10-12 10:00:00 paid -"];
+    let lines = [
+        "10-02 10:00:00 created a pro",
+        "10-03 10:00:00 paid a",
+        "10-10 10:00:00 cancelled a",
+        "10-11 10:00:00 created b pro",
+        "10-12 10:00:00 paid -",
+    ];
     let p = Pipeline::new().await;
     for n in 0..lines.len() {
         for backwards in [false, true] {
@@ -372,13 +297,4 @@ async fn an_amount_that_was_given_stands_when_the_plan_gives_another_one() {
     .unwrap();
     p.run(&says("ada", "up", "10-21 10:00:00 changed - pro")).await;
     assert_eq!(p.account("ada").await, "pro since 10-21 10:00:00; free:2026-10 +10, pro:2026-10 +90", "T37");
-}
-
-#[tokio::test]
-async fn a_provider_that_is_away_keeps_no_event_waiting_that_says_nothing() {
-    let p = Pipeline::new().await;
-    p.provider_says(bottle::providers::script::Truth::Away);
-    let said = p.run(&says("ada", "register", "10-21 10:00:00 registered")).await.said();
-    assert_eq!(said, "ignored: this event type carries no billing change (user.created)");
-    assert!(p.now > moment("10-21 10:00:00"));
 }

@@ -14,8 +14,9 @@ use serde_json::Value;
 use sqlx::postgres::{PgConnection, PgPoolOptions};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 
+use crate::support::claims::says;
 use crate::support::histories::moment;
-use crate::support::pipeline::{At, Pipeline, breaks, event_key, fault, panic, says, stop};
+use crate::support::pipeline::{At, Pipeline, breaks, fault, panic, stop};
 
 fn payments(users: &str, count: usize) -> Vec<Value> {
     (0..count).map(|n| says(&format!("{users}{n}"), &format!("{users}{n:04}"), "10-21 10:00:00 paid -")).collect()
@@ -51,7 +52,8 @@ async fn a_claim_takes_no_more_than_asked_whatever_the_plan() {
     // T24: a nested loop that runs the limited subquery again for each row claims all of them.
     let p = Pipeline::new().await;
     p.deliver_unsigned(&payments("u", 100)).await;
-    let off = ["hashjoin", "mergejoin", "material", "memoize", "indexscan", "bitmapscan"].map(|way| (format!("enable_{way}"), "off"));
+    let off =
+        ["hashjoin", "mergejoin", "material", "memoize", "indexscan", "bitmapscan"].map(|way| (format!("enable_{way}"), "off"));
     let pool = PgPoolOptions::new().max_connections(1).connect_with(p.db.options().options(off)).await.unwrap();
     for limit in [1, CLAIM_LIMIT] {
         let mut engine = p.engine();
@@ -138,11 +140,12 @@ async fn an_event_that_kills_its_workers_takes_none_of_its_neighbours_along() {
 #[tokio::test]
 async fn a_suspect_shares_no_transaction() {
     let mut p = Pipeline::new().await;
-    p.deliver_unsigned(&payments("u", 6)).await;
+    p.deliver_unsigned(&payments("old", 3)).await;
     for _ in 0..3 {
-        p.engine().claim(3).await.unwrap();
+        p.engine().claim(CLAIM_LIMIT).await.unwrap();
         p.later(Duration::from_secs(31));
     }
+    p.deliver_unsigned(&payments("new", 3)).await;
     let (sizes, held) = std::sync::mpsc::channel();
     let watch = At(move |step, events: &[&EventKey]| {
         if step == Step::Held {
@@ -196,13 +199,14 @@ async fn poison_costs_its_neighbours_nothing() {
 async fn one_busy_account_starves_nobody() {
     // T26: five thousand events of one account are waiting; a hundred of others come meanwhile.
     let mut p = Pipeline::new().await;
-    let hot: Vec<Value> =
-        (0..5_000).map(|n| says("hot", &format!("hot{n:05}"), "10-21 10:00:00 registered")).collect();
+    let hot: Vec<Value> = (0..5_000).map(|n| says("hot", &format!("hot{n:05}"), "10-21 10:00:00 registered")).collect();
     p.deliver_unsigned(&hot).await;
     p.later(Duration::from_millis(1)).deliver_unsigned(&payments("single", 100)).await;
     p.later(Duration::from_millis(1)).deliver_unsigned(&payments("hotlate", 200)).await;
     let mut claims = 0;
-    while p.value::<i64>("select count(*) from inbox_events where dedupe_key like 'event_single%' and status <> 'applied'").await > 0 {
+    while p.value::<i64>("select count(*) from inbox_events where dedupe_key like 'event_single%' and status <> 'applied'").await
+        > 0
+    {
         let claimed = p.engine().claim(CLAIM_LIMIT).await.unwrap();
         p.engine().process(claimed, bottle::worker::process::Charge::Charged).await;
         claims += 1;
@@ -221,7 +225,12 @@ async fn replays_fall_due_two_hundred_a_second() {
     bottle::replay::request(&mut conn, &ids, "a test", p.now.datetime()).await.unwrap();
     let in_second = async |n: i64| {
         let after = |n: i64| p.now.plus(Duration::from_secs(n.try_into().unwrap())).to_string();
-        p.value::<i64>(&format!("select count(*) from inbox_events where due_at >= '{}' and due_at < '{}'", after(n), after(n + 1))).await
+        p.value::<i64>(&format!(
+            "select count(*) from inbox_events where due_at >= '{}' and due_at < '{}'",
+            after(n),
+            after(n + 1)
+        ))
+        .await
     };
     assert_eq!([in_second(0).await, in_second(1).await, in_second(2).await], [200, 200, 50]);
 }
@@ -261,5 +270,5 @@ async fn the_claim_reads_its_index_and_nothing_else_in_an_inbox_of_a_million() {
     let keys: BTreeSet<String> = engine.claim(CLAIM_LIMIT).await.unwrap().into_iter().map(|c| c.key.0).collect();
     let oldest: BTreeSet<String> = (1..=25).map(|n| format!("event_{}", n * 10)).collect();
     assert_eq!(keys, oldest);
-    println!("a million rows and five plans took {:?}; {} is not among them", began.elapsed(), event_key("any"));
+    println!("a million rows, four plans and one claim took {:?}", began.elapsed());
 }

@@ -13,7 +13,8 @@ use bottle::worker::process::{Charge, Engine, Outcome};
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Executor as _, PgPool};
 
-use crate::support::pipeline::{Pipeline, fault, says};
+use crate::support::claims::says;
+use crate::support::pipeline::{Pipeline, fault, panic};
 
 const STEPS: [Step; 8] =
     [Step::Claimed, Step::Resolved, Step::Held, Step::Locked, Step::HalfWay, Step::BeforeMark, Step::Marked, Step::Committed];
@@ -47,7 +48,7 @@ impl Sleeps {
 
 #[tokio::test]
 async fn whoever_sleeps_past_the_lease_has_no_say_any_more() {
-    for then in [|| Ok(()), || Err(fault()), || panic!("the handler broke")] as [fn() -> Result<(), Break>; 3] {
+    for then in [|| Ok(()), || Err(fault()), || Err(panic())] as [fn() -> Result<(), Break>; 3] {
         for step in STEPS {
             let mut p = Pipeline::new().await;
             let claims = says("ada", "up", "10-21 10:00:00 changed - pro");
@@ -56,7 +57,9 @@ async fn whoever_sleeps_past_the_lease_has_no_say_any_more() {
             let sleeper = p.watched(Sleeps::new(&p, step, then));
             let outcomes = tokio::spawn(async move { sleeper.process(claimed, Charge::Charged).await }).await;
             // Until the transaction is open the other one runs the event; after that the open transaction holds it.
-            if step < Step::Held && let Ok(outcomes) = outcomes {
+            if step < Step::Held
+                && let Ok(outcomes) = outcomes
+            {
                 let lost = [vec![Outcome::LeaseLost], vec![Outcome::Stopped]];
                 assert!(lost.contains(&outcomes), "{step}: {outcomes:?}");
             }
@@ -184,7 +187,12 @@ async fn a_deadlock_is_nobodys_fault() {
     let engine = p.engine();
     let draining = tokio::spawn(async move { engine.drain().await.unwrap() });
     // The handler holds its event and waits for the account; we hold the account and now wait for the event.
-    while !p.value::<bool>("select exists (select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')").await {
+    while !p
+        .value::<bool>(
+            "select exists (select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')",
+        )
+        .await
+    {
         tokio::task::yield_now().await;
     }
     theirs.execute("select 1 from inbox_events for update").await.unwrap();
@@ -200,7 +208,8 @@ async fn a_database_that_is_away_charges_nobody() {
         let pool = pool_with(&p, &[("application_name", "the worker")]).await;
         let sql = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'the worker'";
         let engine = Engine { pool: pool.clone(), ..p.watched(Arc::new(Away { step, pool, admin: p.pool.clone(), sql })) };
-        let outcomes = engine.drain().await.unwrap();
+        let claimed = engine.claim(CLAIM_LIMIT).await.unwrap();
+        let outcomes = engine.process(claimed, Charge::Charged).await;
         assert_eq!(outcomes, [Outcome::Released], "at {step}");
         let row = p.event_of(&claims).await;
         assert_eq!((row.status.as_str(), row.attempts, row.runs), ("processing", 0, 0), "at {step}");

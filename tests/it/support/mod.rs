@@ -4,6 +4,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub mod claims;
 pub mod db;
 pub mod histories;
 pub mod pipeline;

@@ -23,16 +23,17 @@ use bottle::replay;
 use bottle::wake::Wake;
 use bottle::worker;
 use bottle::worker::process::{Engine, Outcome};
-use serde_json::{Value, json};
+use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgPool};
 use time::OffsetDateTime;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::claims::{user_id, verified};
 use super::db::{TestDb, fresh_db};
-use super::histories::{meaning, moment};
-use super::tokens::{TENANT, unsigned};
+use super::histories::moment;
+use super::tokens::TENANT;
 
 pub struct Pipeline {
     pub pool: PgPool,
@@ -53,7 +54,6 @@ pub struct Row {
     /// None: never, unless it is re-armed.
     pub due: Option<OffsetDateTime>,
     pub leased: bool,
-    pub seen_count: i32,
     pub runs: i64,
 }
 
@@ -186,7 +186,7 @@ impl Pipeline {
 
     pub async fn event(&self, key: &str) -> Row {
         sqlx::query_as(
-            "select id, status, reason, attempts, claims, nullif(due_at, 'infinity') as due, lease_token is not null as leased, seen_count,
+            "select id, status, reason, attempts, claims, nullif(due_at, 'infinity') as due, lease_token is not null as leased,
                     (select count(*) from event_runs r where r.event_id = e.id) as runs
              from inbox_events e where dedupe_key = $1",
         )
@@ -295,90 +295,26 @@ impl<F: Fn(Step, &[&EventKey]) -> Result<(), Break> + Send + Sync> Observer for 
 /// The handler of each event whose key begins so fails, or panics, at a step.
 pub fn breaks(step: Step, key: &str, breaks: impl Fn() -> Break + Send + Sync + 'static) -> Arc<dyn Observer> {
     let key = format!("event_{key}");
-    Arc::new(At(move |at, events: &[&EventKey]| {
-        if at == step && events.iter().any(|event| event.0.starts_with(&key)) { Err(breaks()) } else { Ok(()) }
-    }))
+    Arc::new(At(
+        move |at, events: &[&EventKey]| {
+            if at == step && events.iter().any(|event| event.0.starts_with(&key)) { Err(breaks()) } else { Ok(()) }
+        },
+    ))
 }
 
 pub fn fault() -> Break {
     Break::Fault("the handler broke".to_owned())
 }
 
+/// As a panic does, without the report of one.
 pub fn panic() -> Break {
-    panic!("the handler broke")
+    std::panic::resume_unwind(Box::new("the handler broke"))
 }
 
 pub fn stop() -> Break {
     Break::Stop
 }
 
-/// A delivery as intake has it after verifying; its signature is no signature.
-pub fn verified(claims: &Value) -> Delivery {
-    let text = |name: &str| claims[name].as_str().unwrap().to_owned();
-    let mut digest = [0; 32];
-    digest[..8].copy_from_slice(&(claims.to_string().len() as u64).to_be_bytes());
-    Delivery {
-        source: Source::Kinde,
-        key: EventKey(text("event_id")),
-        kind: text("type"),
-        webhook_id: Some(text("event_id")),
-        body: format!("{}.bm9uZQ", unsigned(&json!({"alg": "RS256"}), claims.to_string())).into_bytes(),
-        occurred: meaning(EventId(0), claims).map(|dated| dated.at),
-        digest,
-    }
-}
-
 fn short(at: Instant) -> String {
     at.to_string().trim_start_matches("2026-").trim_end_matches('Z').replace('T', " ")
-}
-
-pub fn user_id(user: &str) -> String {
-    format!("kp_{user}")
-}
-
-pub fn customer_id(user: &str) -> String {
-    format!("customer_{user}")
-}
-
-/// Claims in one line: `10-21 10:00:00 changed - pro`. The verbs are `assigned`, `created` and `changed` (agreement, plan),
-/// `cancelled` (agreement, and after `at` when it takes effect), `paid`, `failed` and `overdue` (agreement), `registered` (a
-/// type that says nothing about billing). `-` names no agreement. They name the user and the user's customer id.
-pub fn says(user: &str, key: &str, line: &str) -> Value {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let at = moment(&words[..2].join(" "));
-    let word = |n: usize| words.get(n).copied().filter(|word| *word != "-");
-    let kind = match words[2] {
-        "assigned" => "customer.plan_assigned",
-        "created" => "customer.agreement_created",
-        "changed" => "customer.plan_changed",
-        "cancelled" => "customer.agreement_cancelled",
-        "paid" => "customer.payment_succeeded",
-        "failed" => "customer.payment_failed",
-        "overdue" => "customer.invoice_overdue",
-        "registered" => "user.created",
-        other => panic!("`{other}` is no verb"),
-    };
-    let mut data = json!({"user_id": user_id(user), "customer_id": customer_id(user), "customer_type": "user"});
-    if let Some(agreement) = word(3) {
-        data["agreement_id"] = json!(agreement);
-    }
-    match word(4) {
-        Some("at") => data["effective_at"] = json!(moment(&words[5..].join(" ")).to_string()),
-        Some("pro") => data["plan"] = json!({"key": "customer_pro_plan"}),
-        Some("starter") => data["plan"] = json!({"key": "customer_starter_plan"}),
-        Some(key) => data["plan"] = json!({"key": key}),
-        None => {}
-    }
-    json!({"type": kind, "event_id": event_key(key), "source": "user", "event_timestamp": at.to_string(), "data": data})
-}
-
-/// The provider's id of the event that a test calls `key`.
-pub fn event_key(key: &str) -> String {
-    format!("event_{key:x<10}")
-}
-
-/// The same claims without the user: only the customer id says whose they are.
-pub fn customer_only(mut claims: Value) -> Value {
-    claims["data"].as_object_mut().unwrap().remove("user_id");
-    claims
 }
