@@ -67,7 +67,7 @@ fn any_history_is_stored_as_the_independent_fold_says() {
     p.now = started;
     let case = AtomicU32::new(0);
     let p = std::cell::RefCell::new(p);
-    let config = ProptestConfig { cases: cases(150), failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: cases(100), failure_persistence: None, ..ProptestConfig::default() };
     let result = TestRunner::new(config).run(&course(), |(history, course, early)| {
         let mut p = p.borrow_mut();
         runtime.block_on(one(&mut p, history, course, early, case.fetch_add(1, Ordering::SeqCst)))
