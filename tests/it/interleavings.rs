@@ -216,10 +216,13 @@ async fn two_events_of_one_account() {
     explore("two events, one account", async |p, user, [a, b]| {
         let up = says(user, &format!("{user}zup"), "10-21 10:00:00 changed - pro");
         let old = says(user, &format!("{user}zold"), "10-21 09:57:00 changed - starter");
+        // The account exists: to make one would be a lock as well.
+        let first = says(user, &format!("{user}zfirst"), "10-20 10:00:00 paid -");
+        p.run(&first).await;
         p.deliver(&up).await;
         p.deliver(&old).await;
         let (one, other) = (p.engine(), p.engine());
-        async move { ([Worker::claiming(one, &a), Worker::claiming(other, &b)], vec![up, old]) }
+        async move { ([Worker::claiming(one, &a), Worker::claiming(other, &b)], vec![first, up, old]) }
     })
     .await;
 }
