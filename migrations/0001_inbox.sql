@@ -43,6 +43,7 @@ create table receipts (
     id          bigint generated always as identity primary key,
     event_id    bigint      not null references inbox_events (id),
     webhook_id  text,
+    sent_at     timestamptz,                            -- the signed time of sending, so that its age is known; nothing is refused for it
     received_at timestamptz not null,
     copy        boolean     not null
 );

@@ -140,7 +140,9 @@ pub mod dying {
     pub fn from_env() -> Option<Arc<dyn Observer>> {
         let wish = std::env::var("BOTTLE_DIE_AT").ok()?;
         let (step, visit) = wish.split_once(':').unwrap_or((&wish, "1"));
-        Some(Arc::new(Dying { step: step.parse().ok()?, visits_left: AtomicUsize::new(visit.parse().ok()?) }))
+        let step = step.parse().expect("BOTTLE_DIE_AT names a step of the pipeline");
+        let visit = visit.parse().ok().filter(|visit| *visit > 0).expect("BOTTLE_DIE_AT counts visits from 1");
+        Some(Arc::new(Dying { step, visits_left: AtomicUsize::new(visit) }))
     }
 
     impl Observer for Dying {

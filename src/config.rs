@@ -23,14 +23,16 @@ pub struct Settings {
     #[arg(long, global = true, env = "BOTTLE_PG_BIN", value_name = "DIR")]
     pg_bin: Option<String>,
     /// Where the private PostgreSQL and the local Kinde keep their data
-    #[arg(long, global = true, env = "BOTTLE_DATA", value_name = "DIR", default_value = ".bottle")]
+    #[arg(long, global = true, env = "BOTTLE_DATA", value_name = "DIR", default_value = DATA)]
     data: String,
     /// Where to listen
-    #[arg(long, global = true, env = "BOTTLE_ADDR", value_name = "IP:PORT", default_value = "127.0.0.1:3000")]
+    #[arg(long, global = true, env = "BOTTLE_ADDR", value_name = "IP:PORT", default_value = ADDR)]
     addr: String,
     /// The address people and providers use; https means production
-    #[arg(long, global = true, env = "BOTTLE_URL", value_name = "URL", default_value = "http://localhost:3000")]
-    url: String,
+    ///
+    /// [default: http://localhost and the port of BOTTLE_ADDR]
+    #[arg(long, global = true, env = "BOTTLE_URL", value_name = "URL")]
+    url: Option<String>,
     /// Base URL of your Kinde tenant, e.g. https://example.kinde.com
     #[arg(long, global = true, env = "KINDE_DOMAIN", value_name = "URL")]
     kinde_domain: Option<String>,
@@ -38,18 +40,30 @@ pub struct Settings {
     #[arg(long, global = true, env = "KINDE_ISSUER", value_name = "URL")]
     kinde_issuer: Option<String>,
     /// Where the local Kinde listens; it runs only while no Kinde is configured
-    #[arg(long, global = true, env = "BOTTLE_LOCAL_KINDE_ADDR", value_name = "IP:PORT", default_value = "127.0.0.1:3001")]
+    #[arg(long, global = true, env = "BOTTLE_LOCAL_KINDE_ADDR", value_name = "IP:PORT", default_value = LOCAL_KINDE_ADDR)]
     local_kinde_addr: String,
     /// Plan keys that mean Pro, separated by commas
-    #[arg(long, global = true, env = "BOTTLE_PRO_PLAN_KEYS", value_name = "KEYS", default_value = "customer_pro_plan")]
+    #[arg(long, global = true, env = "BOTTLE_PRO_PLAN_KEYS", value_name = "KEYS", default_value = PRO_PLAN_KEYS)]
     pro_plan_keys: String,
     /// Plan keys that mean Free, separated by commas
     #[arg(
-        long, global = true, env = "BOTTLE_FREE_PLAN_KEYS", value_name = "KEYS",
-        default_value = "customer_starter_plan,customer_free_plan"
+        long,
+        global = true,
+        env = "BOTTLE_FREE_PLAN_KEYS",
+        value_name = "KEYS",
+        default_value = FREE_PLAN_KEYS
     )]
     free_plan_keys: String,
+    /// What to log, e.g. debug, or bottle::worker=debug,warn
+    #[arg(long, global = true, env = "BOTTLE_LOG", value_name = "FILTER")]
+    pub(crate) log: Option<String>,
 }
+
+const ADDR: &str = "127.0.0.1:3000";
+const LOCAL_KINDE_ADDR: &str = "127.0.0.1:3001";
+const DATA: &str = ".bottle";
+const PRO_PLAN_KEYS: &str = "customer_pro_plan";
+const FREE_PLAN_KEYS: &str = "customer_starter_plan,customer_free_plan";
 
 /// Settings that were checked.
 #[derive(Debug, Clone)]
@@ -72,6 +86,8 @@ pub struct Database {
 pub struct Web {
     pub addr: SocketAddr,
     pub url: Url,
+    /// None was given: it has the port we listen on.
+    url_follows_addr: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -108,7 +124,7 @@ impl Settings {
     /// # Errors
     /// The first setting that is wrong, by name.
     pub fn check(&self) -> Result<Config, WrongSetting> {
-        let web = Web { addr: listen(&self.addr)?, url: base_url("BOTTLE_URL", &self.url)? };
+        let web = web(&self.addr, self.url.as_deref())?;
         let kinde = match (given(self.kinde_domain.as_deref()), given(self.kinde_issuer.as_deref())) {
             (Some(domain), issuer) => Some(Kinde {
                 domain: tenant("KINDE_DOMAIN", domain)?,
@@ -120,21 +136,24 @@ impl Settings {
             (None, None) => None,
         };
         let plans = PlanKeys {
-            pro: keys("BOTTLE_PRO_PLAN_KEYS", &self.pro_plan_keys)?,
-            free: keys("BOTTLE_FREE_PLAN_KEYS", &self.free_plan_keys)?,
+            pro: keys("BOTTLE_PRO_PLAN_KEYS", given(Some(&self.pro_plan_keys)).unwrap_or(PRO_PLAN_KEYS))?,
+            free: keys("BOTTLE_FREE_PLAN_KEYS", given(Some(&self.free_plan_keys)).unwrap_or(FREE_PLAN_KEYS))?,
         };
         if let Some(both) = plans.pro.intersection(&plans.free).next() {
-            return Err(wrong("BOTTLE_FREE_PLAN_KEYS", format!("`{both}` is also in BOTTLE_PRO_PLAN_KEYS; a key means one plan")));
+            return Err(wrong(
+                "BOTTLE_FREE_PLAN_KEYS",
+                format!("`{both}` is also in BOTTLE_PRO_PLAN_KEYS; a key means one plan"),
+            ));
         }
         Ok(Config {
             database: Database {
                 url: given(self.database_url.as_deref()).map(database_url).transpose()?,
                 bin: given(self.pg_bin.as_deref()).map(PathBuf::from),
-                data: PathBuf::from(given(Some(&self.data)).unwrap_or(".bottle")),
+                data: PathBuf::from(given(Some(&self.data)).unwrap_or(DATA)),
             },
             web,
             kinde,
-            local_kinde_addr: self.local_kinde_addr.clone(),
+            local_kinde_addr: given(Some(&self.local_kinde_addr)).unwrap_or(LOCAL_KINDE_ADDR).to_owned(),
             plans,
         })
     }
@@ -144,6 +163,14 @@ impl Config {
     /// People reach us by https: unsafe settings are refused.
     pub fn is_production(&self) -> bool {
         self.web.url.scheme() == "https"
+    }
+
+    /// The address that was really taken: a port of 0 has become a number.
+    pub fn listens_on(&mut self, addr: SocketAddr) {
+        if self.web.url_follows_addr {
+            // Fails for addresses without a port only, and ours has one.
+            let _ = self.web.url.set_port(Some(addr.port()));
+        }
     }
 
     /// The local Kinde runs only where no Kinde is configured and only this machine can reach us.
@@ -164,18 +191,33 @@ fn given(value: Option<&str>) -> Option<&str> {
     value.map(str::trim).filter(|v| !v.is_empty())
 }
 
+fn web(addr: &str, url: Option<&str>) -> Result<Web, WrongSetting> {
+    let addr = listen(addr)?;
+    let url = given(url).map(|url| base_url("BOTTLE_URL", url)).transpose()?;
+    let follows = url.is_none();
+    let url = match url {
+        Some(url) => url,
+        None => base_url("BOTTLE_URL", &format!("http://localhost:{}", addr.port()))?,
+    };
+    Ok(Web { addr, url, url_follows_addr: follows })
+}
+
 fn listen(text: &str) -> Result<SocketAddr, WrongSetting> {
-    let text = given(Some(text)).unwrap_or("127.0.0.1:3000");
-    text.parse().map_err(|_| wrong("BOTTLE_ADDR", format!("`{text}` is no address to listen on; write it like 127.0.0.1:3000")))
+    let text = given(Some(text)).unwrap_or(ADDR);
+    text.parse().map_err(|_| wrong("BOTTLE_ADDR", format!("`{text}` is no address to listen on; write it like {ADDR}")))
 }
 
 fn base_url(setting: &'static str, text: &str) -> Result<Url, WrongSetting> {
+    if text.contains('@') {
+        // What stands before it may be a password, so the text is not repeated.
+        return Err(wrong(setting, "has a user or password in it; leave them out"));
+    }
     let url = Url::parse(text.trim())
         .map_err(|e| wrong(setting, format!("`{text}` is no URL ({e}); write it like https://bottle.example")))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
         return Err(wrong(setting, format!("`{text}` is neither http nor https")));
     }
-    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() || !url.username().is_empty() {
+    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
         return Err(wrong(setting, format!("`{text}` has more than scheme, host and port; leave the rest out")));
     }
     Ok(url)
@@ -235,6 +277,26 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_setting_counts_as_not_given() {
+        let names = ["addr", "url", "data", "kinde-domain", "kinde-issuer", "local-kinde-addr", "database-url", "pg-bin"];
+        let empty = names.map(|name| format!("--{name}="));
+        let keys = ["--pro-plan-keys= ", "--free-plan-keys="].map(str::to_owned);
+        let args: Vec<&str> = empty.iter().chain(&keys).map(String::as_str).collect();
+        assert_eq!(format!("{:?}", check(&args).unwrap()), format!("{:?}", check(&[]).unwrap()));
+    }
+
+    #[test]
+    fn without_an_address_for_people_it_is_this_machine_at_the_port_we_listen_on() {
+        let mut config = check(&["--addr", "127.0.0.1:8080"]).unwrap();
+        assert_eq!(config.webhook_url("kinde"), "http://localhost:8080/webhooks/kinde");
+        config.listens_on("127.0.0.1:40123".parse().unwrap());
+        assert_eq!(config.webhook_url("kinde"), "http://localhost:40123/webhooks/kinde");
+        let mut config = check(&["--url", "http://localhost"]).unwrap();
+        config.listens_on("127.0.0.1:40123".parse().unwrap());
+        assert_eq!(config.webhook_url("kinde"), "http://localhost/webhooks/kinde");
+    }
+
+    #[test]
     fn a_configured_kinde_or_an_https_address_leaves_no_local_one() {
         assert!(!check(&["--kinde-domain", "https://x.kinde.com"]).unwrap().wants_local_kinde());
         assert!(!check(&["--url", "https://bottle.example"]).unwrap().wants_local_kinde());
@@ -250,6 +312,8 @@ mod tests {
             (["--kinde-domain", "http://x.kinde.com"], "KINDE_DOMAIN: is plain http"),
             (["--kinde-issuer", "https://id.x.com"], "KINDE_ISSUER: is set without"),
             (["--database-url", "mysql://u:hunter2@h/d"], "DATABASE_URL: cannot be read"),
+            (["--url", "https://me:hunter2@x"], "BOTTLE_URL: has a user or password"),
+            (["--kinde-domain", "https://:hunter2@x"], "KINDE_DOMAIN: has a user or password"),
             (["--pro-plan-keys", " , "], "BOTTLE_PRO_PLAN_KEYS: is empty"),
             (["--pro-plan-keys", "customer_free_plan"], "BOTTLE_FREE_PLAN_KEYS: `customer_free_plan`"),
         ] {

@@ -55,8 +55,12 @@ impl Use {
     const fn limits(self) -> &'static [(&'static str, &'static str)] {
         match self {
             // Twice this is still within the answer's time: a batch that fails is tried again, each delivery alone.
-            Self::Intake => &[("statement_timeout", "1s"), ("lock_timeout", "800ms"), ("idle_in_transaction_session_timeout", "5s")],
-            Self::Worker => &[("statement_timeout", "5s"), ("lock_timeout", "4s"), ("idle_in_transaction_session_timeout", "10s")],
+            Self::Intake => {
+                &[("statement_timeout", "1s"), ("lock_timeout", "800ms"), ("idle_in_transaction_session_timeout", "5s")]
+            }
+            Self::Worker => {
+                &[("statement_timeout", "5s"), ("lock_timeout", "4s"), ("idle_in_transaction_session_timeout", "10s")]
+            }
             Self::Web => &[("statement_timeout", "5s"), ("lock_timeout", "2s"), ("idle_in_transaction_session_timeout", "10s")],
             Self::Cli => &[("statement_timeout", "60s"), ("lock_timeout", "10s"), ("idle_in_transaction_session_timeout", "60s")],
         }
@@ -65,15 +69,12 @@ impl Use {
 
 /// A pool that connects when it is first used.
 pub fn pool(options: &PgConnectOptions, purpose: Use) -> PgPool {
-    let options = options
-        .clone()
-        .application_name(purpose.name())
-        .options(purpose.limits().iter().copied())
-        .options([("tcp_keepalives_idle", "10"), ("tcp_keepalives_interval", "5"), ("tcp_keepalives_count", "3")]);
-    PgPoolOptions::new()
-        .max_connections(purpose.connections())
-        .acquire_timeout(Duration::from_secs(2))
-        .connect_lazy_with(options)
+    let options = options.clone().application_name(purpose.name()).options(purpose.limits().iter().copied()).options([
+        ("tcp_keepalives_idle", "10"),
+        ("tcp_keepalives_interval", "5"),
+        ("tcp_keepalives_count", "3"),
+    ]);
+    PgPoolOptions::new().max_connections(purpose.connections()).acquire_timeout(Duration::from_secs(2)).connect_lazy_with(options)
 }
 
 /// Brings the database up to date. One process at a time does it; the others wait.

@@ -1,7 +1,7 @@
 //! The bottle ledger: append-only entries whose sum is the balance. The SQL of `ledger`.
 
-use std::collections::HashMap;
 use std::collections::BTreeSet;
+use std::collections::HashMap;
 
 use sqlx::PgConnection;
 use time::OffsetDateTime;

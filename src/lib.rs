@@ -1,24 +1,53 @@
-//! Bottle: billing state that stays correct.
+//! Bottle: a reminder app whose billing state stays correct however its provider's messages repeat, arrive late, or fail
+//! half-way.
+//!
+//! # The way of an event
+//! ```text
+//!               bytes                   stored event               claim
+//! POST /webhooks ───▶ intake ──verify──▶ inbox ──claim, commit──▶ worker ──resolve──▶ providers    (no transaction open)
+//!                                                                   │ ◀──── facts ────┘
+//!   page ◀── accounts, runs of an event ◀── billing::apply, in one transaction ◀── billing::fold (pure)
+//! ```
+//! File by file: `web/webhooks` → `intake` → `inbox/store` → `inbox/queue` → `worker/process` → `providers/kinde` →
+//! `billing/apply` → `billing/book` → `billing/fold` → `accounts`, `ledger` → `billing/runs`. No arrow points back.
+//!
+//! # What always holds
+//! - A 200 means that the event is committed. Nothing acknowledged is lost, and nothing is acknowledged twice as new.
+//! - An account's state is a pure function of the *set* of its facts: not of their order, their copies or their second runs.
+//! - Effects and the mark "applied" share one transaction, and only who still holds the lease may write them.
+//! - No transaction is open while a network is waited for.
+//! - Every open event has a due time; none can be forgotten. Every event ends with a reason its owner can read.
+//! - The ledger is append-only, and an entry's key says which business fact it is for.
+//! - The SQL for a table lives in the one room named after it, and a room imports only from floors below it. A test reads
+//!   this source and keeps both true.
 
-pub mod domain;
+// Floor 0: words and pipes.
+pub mod checkpoint;
+pub mod clock;
 pub mod config;
 pub mod db;
-pub mod telemetry;
-pub mod clock;
-pub mod wake;
-pub mod checkpoint;
+pub mod domain;
 pub mod postgres;
-pub mod outbound;
-pub mod jwks;
-pub mod providers;
+pub mod telemetry;
+pub mod wake;
+// Floor 1: one outside thing each.
 pub mod accounts;
-pub mod ledger;
 pub mod inbox;
+pub mod jwks;
+pub mod ledger;
+pub mod outbound;
+pub mod providers;
+// Floor 2: rules.
 pub mod billing;
 pub mod intake;
 pub mod replay;
+// Floor 3: movers.
 pub mod worker;
+// Floor 4: demonstration.
 pub mod engine_room;
+// Floor 5: the face.
 pub mod web;
+// Floor 6: the door frame.
 pub mod commands;
+// Outside: speaks only HTTP and JWT, and knows nothing of the rest.
 pub mod local_kinde;

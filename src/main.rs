@@ -10,11 +10,14 @@ fn main() -> ExitCode {
     if let Err(error) = dotenvy::dotenv()
         && !error.not_found()
     {
-        eprintln!("bottle: .env cannot be read: {error}");
+        eprintln!("bottle: .env cannot be read: {}", what_is_wrong(&error));
         return ExitCode::from(2);
     }
     let cli = Cli::parse();
-    bottle::telemetry::start();
+    if let Err(error) = bottle::telemetry::start(cli.log()) {
+        eprintln!("bottle: {error}");
+        return ExitCode::FAILURE;
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -28,4 +31,14 @@ fn main() -> ExitCode {
         eprintln!("bottle: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// The library repeats what it could not read, which may be a secret. So only where that is is told.
+fn what_is_wrong(error: &dotenvy::Error) -> String {
+    if !matches!(error, dotenvy::Error::LineParse(..)) {
+        return error.to_string();
+    }
+    let read = dotenvy::dotenv_iter().into_iter().flatten().map_while(Result::ok);
+    let place = read.last().map_or_else(|| "the first setting in it".to_owned(), |(name, _)| format!("the setting after {name}"));
+    format!("{place} is not of the form NAME=value (a value with spaces needs quotes)")
 }

@@ -70,7 +70,7 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .connect_timeout(CONNECT_LIMIT)
-            .timeout(TOTAL_LIMIT * 3)
+            .timeout(TOTAL_LIMIT)
             .dns_resolver(Arc::new(Guard { reach, lookup }))
             .build()
             .map_err(OutboundError::Unavailable)?;

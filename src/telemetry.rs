@@ -4,13 +4,28 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// Starts logging to standard error. `BOTTLE_LOG` takes a filter such as `debug` or `bottle::worker=debug,warn`.
-pub fn start() {
-    let filter = EnvFilter::try_from_env("BOTTLE_LOG").unwrap_or_else(|_| EnvFilter::new("info,sqlx=warn,hyper=warn"));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+const USUAL: &str = "info,sqlx=warn,hyper=warn";
+
+#[derive(Debug, thiserror::Error)]
+#[error("BOTTLE_LOG: `{filter}` is no filter; write it like debug, or bottle::worker=debug,warn")]
+pub struct NotAFilter {
+    filter: String,
+}
+
+/// Starts logging to standard error. `filter` is such as `debug` or `bottle::worker=debug,warn`; a blank one counts as none.
+///
+/// # Errors
+/// The filter cannot be read.
+pub fn start(filter: Option<&str>) -> Result<(), NotAFilter> {
+    let filter = filter.map(str::trim).filter(|f| !f.is_empty()).unwrap_or(USUAL);
+    let filter = EnvFilter::try_new(filter).map_err(|_| NotAFilter { filter: filter.to_owned() })?;
+    // By default a line that cannot be written is reported on standard error, which panics if that is what has gone away: then
+    // no delivery could be answered any more because nobody reads the log.
+    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).log_internal_errors(false);
     if std::io::stderr().is_terminal() {
         logs.with_target(false).init();
     } else {
         logs.json().flatten_event(true).with_current_span(false).init();
     }
+    Ok(())
 }

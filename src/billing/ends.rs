@@ -41,10 +41,15 @@ struct Series<'f> {
 impl<'f> Series<'f> {
     fn arrange(&mut self) {
         let mut first = None;
-        self.first_from = self.said.iter().rev().filter_map(|end| {
-            first = Ending::first(first, Some(*end));
-            first
-        }).collect();
+        self.first_from = self
+            .said
+            .iter()
+            .rev()
+            .filter_map(|end| {
+                first = Ending::first(first, Some(*end));
+                first
+            })
+            .collect();
         self.first_from.reverse();
     }
 

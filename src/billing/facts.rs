@@ -58,11 +58,7 @@ pub async fn load(conn: &mut PgConnection, accounts: &BTreeSet<AccountId>) -> Re
 }
 
 /// Replaces the facts of these events by `facts`.
-pub async fn replace(
-    conn: &mut PgConnection,
-    stale: &[EventId],
-    facts: &[(AccountId, Dated)],
-) -> Result<(), Error> {
+pub async fn replace(conn: &mut PgConnection, stale: &[EventId], facts: &[(AccountId, Dated)]) -> Result<(), Error> {
     if !stale.is_empty() {
         let ids: Vec<i64> = stale.iter().map(|e| e.0).collect();
         sqlx::query!("delete from facts where event_id = any($1)", &ids).execute(&mut *conn).await?;

@@ -4,15 +4,14 @@
 //! `verdict` (pure: what one event did, as a sentence); `apply` (thin: reads and writes in the caller's transaction);
 //! `facts` and `runs` (the SQL of the two tables); `log` (what the pages read). No provider and no network in here.
 
+pub mod allowance;
+pub mod apply;
+mod book;
+mod ends;
+mod facts;
 pub mod fold;
 pub mod plan;
-mod ends;
-pub mod allowance;
+pub mod runs;
 pub mod standing;
 pub mod verdict;
 mod whose;
-mod book;
-pub mod apply;
-mod facts;
-pub mod runs;
-

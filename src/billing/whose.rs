@@ -100,9 +100,7 @@ pub async fn find(conn: &mut PgConnection, items: &[Item], rules: &Rules, now: O
 fn decline(item: &Item) -> Option<Reason> {
     match (&item.told.said, &item.told.whose.customer_type) {
         (Said::Nothing, _) => Some(Reason::NoBillingChange { kind: item.kind.clone() }),
-        (_, Some(customer_type)) if customer_type != "user" => {
-            Some(Reason::NotAPerson { customer_type: customer_type.clone() })
-        }
+        (_, Some(customer_type)) if customer_type != "user" => Some(Reason::NotAPerson { customer_type: customer_type.clone() }),
         _ => None,
     }
 }

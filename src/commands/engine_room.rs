@@ -64,9 +64,9 @@ fn script(args: &EngineRoomArgs) -> anyhow::Result<Script> {
 async fn one(stand: &Stand, script: &Script, json: bool) -> anyhow::Result<ExitCode> {
     let run = run::run(stand, script).await?;
     if json {
-        println!("{}", serde_json::to_string_pretty(&run.json())?);
+        say!("{}", serde_json::to_string_pretty(&run.json())?);
     } else {
-        print!("{}", run.table());
+        say!("{}", run.table().trim_end());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -98,10 +98,10 @@ fn print(result: &EveryOrderResult, json: bool) -> anyhow::Result<()> {
             "schedules": result.schedules, "ended_right": result.ended_right, "one_grant": result.one_grant,
             "took_ms": result.took.as_millis(), "naive": spread,
         });
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        say!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(());
     }
-    println!(
+    say!(
         "{} schedules in {:.1} s: {} ended at pro and 500, {} with exactly one grant.\nThe naive handler ended in {} different states:",
         result.schedules,
         result.took.as_secs_f64(),
@@ -110,7 +110,7 @@ fn print(result: &EveryOrderResult, json: bool) -> anyhow::Result<()> {
         result.naive_spread.len()
     );
     for (end, schedules) in &result.naive_spread {
-        println!("  {schedules:>6} × {} {}", end.plan, end.balance);
+        say!("  {schedules:>6} × {} {}", end.plan, end.balance);
     }
     Ok(())
 }

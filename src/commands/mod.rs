@@ -6,23 +6,40 @@ use clap::{Parser, Subcommand};
 
 use crate::config::Settings;
 
+/// For a person to read. That nobody does (`bottle | head -1`) is no reason to stop, and `println!` would panic.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let mut out = std::io::stdout().lock();
+        let _ = writeln!(out, $($text)*).and_then(|()| out.flush());
+    }};
+}
+
 mod database;
-mod parts;
-mod serve;
-mod replay;
 mod engine_room;
+mod parts;
+mod replay;
+mod serve;
 
 /// Billing state that stays correct however events repeat, arrive late, or fail half-way.
 ///
 /// Without a command, `bottle serve` runs. Settings come from flags, the environment and a file `.env`, in this order.
 #[derive(Debug, Parser)]
-#[command(name = "bottle", version, max_term_width = 110, after_help = "Exit codes: 0 done, 1 it went wrong, 2 wrong usage.")]
+#[command(name = "bottle", version, max_term_width = 110, after_help = EXIT_CODES)]
 pub struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
     settings: Settings,
 }
+
+const EXIT_CODES: &str = "\
+Exit codes: 2 for wrong usage or a file .env that cannot be read, and of
+  serve, web, worker  0 stopped by Ctrl-C or SIGTERM, 1 it could not start
+  replay              0 every event reached a verdict, 1 one did not, is dead or is not stored
+  engine-room         0 done, 1 it went wrong or a schedule ended wrong
+  local-kinde         0 stopped by Ctrl-C, 1 it could not start
+  local-kinde send    0 every event got its 200 (or was printed, or queued), 1 one did not";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -31,22 +48,33 @@ enum Command {
     /// Exit codes: 0 stopped by Ctrl-C or SIGTERM, 1 it could not start, 2 wrong usage.
     Serve,
     /// Web pages and webhook endpoint without a worker
+    ///
+    /// Exit codes: 0 stopped by Ctrl-C or SIGTERM, 1 it could not start, 2 wrong usage.
     Web,
     /// A worker without web pages; any number of them may run
+    ///
+    /// Exit codes: 0 stopped by Ctrl-C or SIGTERM, 1 it could not start, 2 wrong usage.
     Worker,
     /// Put stored events back in the queue and see them run again
     ///
-    /// Exit codes: 0 every event reached a verdict, 1 some did not or are dead, 2 wrong usage.
+    /// Exit codes: 0 every event reached a verdict, 1 one did not, is dead or is not stored, 2 wrong usage.
     Replay(replay::ReplayArgs),
     /// Nine deliveries through the real pipeline, beside the handler most people write
     ///
     /// Exit codes: 0 done, 1 it went wrong or a schedule ended wrong, 2 wrong usage.
     EngineRoom(engine_room::EngineRoomArgs),
     /// The local Kinde: run it alone, or send signed events with it
-    LocalKinde(crate::local_kinde::cli::LocalKindeArgs),
+    ///
+    /// Exit codes: 0 stopped by Ctrl-C, 1 it could not start, 2 wrong usage.
+    LocalKinde(Box<crate::local_kinde::cli::LocalKindeArgs>),
 }
 
 impl Cli {
+    /// What to log, as it was given.
+    pub fn log(&self) -> Option<&str> {
+        self.settings.log.as_deref()
+    }
+
     /// # Errors
     /// For a person: the chain says what failed and what to do.
     pub async fn run(self) -> anyhow::Result<ExitCode> {
@@ -56,7 +84,7 @@ impl Cli {
             Command::Worker => serve::run(self.settings.check()?, serve::Roles { web: false, worker: true }).await,
             Command::Replay(args) => replay::run(self.settings.check()?, args).await,
             Command::EngineRoom(args) => engine_room::run(self.settings.check()?, args).await,
-            Command::LocalKinde(args) => Ok(crate::local_kinde::cli::run(args).await?),
+            Command::LocalKinde(args) => Ok(crate::local_kinde::cli::run(*args).await?),
         }
     }
 }

@@ -15,13 +15,24 @@ use crate::outbound;
 use crate::providers::{Provider, Providers, kinde};
 use crate::worker::process::Engine;
 
+/// When a tenant's public keys are fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keys {
+    /// Now, so that the first delivery need not wait for them.
+    AtOnce,
+    /// A stored event was verified before it was stored: to run one needs no key.
+    WhenNeeded,
+}
+
 /// `kinde` is the tenant that is configured, or the local one.
-pub fn providers(config: &Config, kinde: Option<&Kinde>) -> anyhow::Result<Providers> {
+pub fn providers(config: &Config, kinde: Option<&Kinde>, keys: Keys) -> anyhow::Result<Providers> {
     let kinde = kinde
         .map(|tenant| {
             let client = outbound::Client::new(&tenant.domain).context("KINDE_DOMAIN")?;
             let jwks = Jwks::new(format!("{}/.well-known/jwks", tenant.domain), client);
-            jwks.warm();
+            if keys == Keys::AtOnce {
+                jwks.warm();
+            }
             let issuers = std::iter::once(tenant.domain.clone()).chain(tenant.issuer.clone());
             anyhow::Ok(Provider::Kinde(kinde::Kinde::new(Arc::new(jwks), issuers, Some(config.webhook_url("kinde")))))
         })
@@ -29,9 +40,10 @@ pub fn providers(config: &Config, kinde: Option<&Kinde>) -> anyhow::Result<Provi
     Ok(Providers { kinde, stripe: None })
 }
 
-/// The tenant whose user ids name accounts: its Kinde subdomain, whatever its custom domain.
-pub fn rules(config: &Config, kinde: Option<&Kinde>) -> Rules {
-    let tenant = kinde.map_or_else(|| "local".to_owned(), |k| k.domain.clone());
+/// The tenant whose user ids name accounts: its Kinde subdomain, whatever its custom domain. The local Kinde is one tenant on
+/// whatever port it runs: its people are the same after a start on another.
+pub fn rules(config: &Config) -> Rules {
+    let tenant = config.kinde.as_ref().map_or_else(|| "local".to_owned(), |k| k.domain.clone());
     Rules { keys: config.plans.clone(), tenant }
 }
 

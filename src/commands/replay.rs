@@ -24,7 +24,7 @@ use crate::worker;
 use crate::worker::process::Engine;
 
 use super::database::Database;
-use super::parts;
+use super::parts::{self, Keys};
 
 /// More than this at once is somebody's mistake.
 const EVENTS_MAX: i64 = 100_000;
@@ -62,9 +62,8 @@ pub async fn run(config: Config, args: ReplayArgs) -> anyhow::Result<ExitCode> {
     let database = Database::attach(&config).await?;
     let pool = db::pool(&database.options, db::Use::Cli);
     let kinde = super::serve::tenant(&config);
-    let providers = Arc::new(parts::providers(&config, kinde.as_ref())?);
-    let rules = parts::rules(&config, kinde.as_ref());
-    let engine = parts::engine(pool.clone(), providers, rules, Checkpoints::default());
+    let providers = Arc::new(parts::providers(&config, kinde.as_ref(), Keys::WhenNeeded)?);
+    let engine = parts::engine(pool.clone(), providers, parts::rules(&config), Checkpoints::default());
 
     let done = replay(&pool, engine, &filter, &args).await;
     pool.close().await;
@@ -77,20 +76,27 @@ async fn replay(pool: &PgPool, engine: Engine, filter: &Filter, args: &ReplayArg
     if i64::try_from(found.len())? > EVENTS_MAX {
         bail!("more than {EVENTS_MAX} events match; narrow it with --status, --type or a later --since");
     }
-    for wanted in &filter.keys {
-        if !found.iter().any(|e| e.key.0 == *wanted || e.id.to_string() == *wanted) {
-            eprintln!("No stored event {wanted}.");
-        }
+    let is_found = |wanted: &String| found.iter().any(|e| e.key.0 == *wanted || e.id.to_string() == *wanted);
+    let missing: Vec<&String> = filter.keys.iter().filter(|wanted| !is_found(wanted)).collect();
+    for wanted in &missing {
+        eprintln!("No stored event {wanted}.");
+    }
+    if !missing.is_empty() && (!args.status.is_empty() || !args.kinds.is_empty() || args.since.is_some()) {
+        eprintln!("(None, that is, which --since, --status and --type let through.)");
+    }
+    // Somebody who mistyped one id of several should find that out before the others run.
+    if !missing.is_empty() {
+        return Ok(ExitCode::FAILURE);
     }
     if found.is_empty() {
-        println!("No stored event matches.");
-        return Ok(if filter.keys.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        say!("No stored event matches.");
+        return Ok(ExitCode::SUCCESS);
     }
     if args.dry_run {
         return rehearse(pool, &engine, &found).await;
     }
     if found.len() > 1 && !args.yes && !confirmed(found.len())? {
-        println!("Nothing was replayed.");
+        say!("Nothing was replayed.");
         return Ok(ExitCode::SUCCESS);
     }
 
@@ -100,7 +106,7 @@ async fn replay(pool: &PgPool, engine: Engine, filter: &Filter, args: &ReplayArg
     let requeued = replay::request(&mut tx, &ids, &asked_by(), now).await?;
     tx.commit().await?;
     for event in found.iter().filter(|e| !requeued.contains(&e.id)) {
-        println!("{}  left alone: it is {} already", event.key, event.status);
+        say!("{}  left alone: it is {} already", event.key, event.status);
     }
     follow(pool, engine, &found, &requeued).await
 }
@@ -110,17 +116,18 @@ async fn rehearse(pool: &PgPool, engine: &Engine, found: &[Event]) -> anyhow::Re
         let Some(claimed) = history::as_claimed(pool, &[event.id]).await?.pop() else { continue };
         match engine.rehearse(&claimed).await {
             Ok(verdict) if verdict.effects.is_nothing() => {
-                println!("{}  nothing would change ({})", event.key, verdict.reason);
+                say!("{}  nothing would change ({})", event.key, verdict.reason);
             }
             Ok(verdict) => {
-                let plan = verdict.effects.plan.map_or_else(String::new, |p| format!("plan {} → {}", p.before, p.after));
-                let entries: Vec<String> = verdict.effects.entries.iter().map(|e| format!("{:+} for {}", e.delta, e.period)).collect();
-                println!("{}  {} [{}]", event.key, verdict.reason, [vec![plan], entries].concat().join(", "));
+                let plan = verdict.effects.plan.filter(|p| p.before != p.after);
+                let plan = plan.map(|p| format!("plan {} → {}", p.before, p.after)).into_iter();
+                let entries = verdict.effects.entries.iter().map(|e| format!("{:+} for {}", e.delta, e.period));
+                say!("{}  {} [{}]", event.key, verdict.reason, plan.chain(entries).collect::<Vec<_>>().join(", "));
             }
-            Err(trouble) => println!("{}  would fail: {}", event.key, trouble.chain()),
+            Err(trouble) => say!("{}  would fail: {}", event.key, trouble.chain()),
         }
     }
-    println!("Nothing was changed: this was a dry run of {} event(s).", found.len());
+    say!("Nothing was changed: this was a dry run of {} event(s).", found.len());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -146,7 +153,7 @@ async fn follow(pool: &PgPool, engine: Engine, found: &[Event], requeued: &[Even
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(200)) => {}
             _ = tokio::signal::ctrl_c() => {
-                println!("{open} event(s) still wait; a running worker goes on with them.");
+                say!("{open} event(s) still wait; a running worker goes on with them.");
                 break;
             }
         }
@@ -156,10 +163,10 @@ async fn follow(pool: &PgPool, engine: Engine, found: &[Event], requeued: &[Even
     worker.await?;
     let mut bad = 0;
     for event in &events {
-        println!("{}  {:<8} {}", event.key, event.status, event.reason.as_deref().unwrap_or("no reason stored"));
+        say!("{}  {:<8} {}", event.key, event.status, event.reason.as_deref().unwrap_or("no reason stored"));
         bad += usize::from(!matches!(event.status, Status::Applied | Status::Ignored | Status::Parked));
     }
-    println!("{} event(s) replayed.", events.len());
+    say!("{} event(s) replayed.", events.len());
     Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -183,8 +190,8 @@ fn confirmed(events: usize) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         bail!("{events} events match; say --yes to replay them without being asked");
     }
-    print!("Replay {events} events? [y/N] ");
-    std::io::stdout().flush()?;
+    let mut out = std::io::stdout().lock();
+    write!(out, "Replay {events} events? [y/N] ").and_then(|()| out.flush())?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::checkpoint::Checkpoints;
 use crate::config::{Config, Kinde};
 use crate::db;
+use crate::engine_room::visits::Visits;
 use crate::intake::Intake;
 use crate::local_kinde;
 use crate::wake::Wake;
@@ -18,7 +19,7 @@ use crate::web::{routes, server, state::AppState};
 use crate::worker;
 
 use super::database::Database;
-use super::parts;
+use super::parts::{self, Keys};
 
 /// Claims side by side in one process.
 const WORKER_LANES: usize = 2;
@@ -29,8 +30,8 @@ pub struct Roles {
     pub worker: bool,
 }
 
-pub async fn run(config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
-    let mut terminate = signal(SignalKind::terminate())?;
+pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
+    let mut signals = Signals::catch()?;
     // Taken first: a port in use should not cost a database start.
     let listener = match roles.web {
         true => Some(TcpListener::bind(config.web.addr).await.with_context(|| {
@@ -38,56 +39,93 @@ pub async fn run(config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
         })?),
         false => None,
     };
-    let database = Database::start(&config).await?;
+    if let Some(listener) = &listener {
+        config.listens_on(listener.local_addr()?);
+    }
+    let database = tokio::select! {
+        database = Database::start(&config) => database?,
+        // A server that is half-way up stops by itself.
+        () = signals.come() => return Ok(ExitCode::SUCCESS),
+    };
     let local_kinde = if roles.web && config.wants_local_kinde() { Some(start_local_kinde(&config).await?) } else { None };
     let kinde = local_kinde.as_ref().map(|l| Kinde { domain: l.url(), issuer: None }).or_else(|| tenant(&config));
 
     let stop = CancellationToken::new();
     let wake = Wake::default();
     let checkpoints = checkpoints();
-    let providers = Arc::new(parts::providers(&config, kinde.as_ref())?);
+    let keys = if roles.web { Keys::AtOnce } else { Keys::WhenNeeded };
+    let providers = Arc::new(parts::providers(&config, kinde.as_ref(), keys)?);
     let mut running = tokio::task::JoinSet::new();
 
     if roles.worker {
         let pool = db::pool(&database.options, db::Use::Worker);
-        let engine = parts::engine(pool, Arc::clone(&providers), parts::rules(&config, kinde.as_ref()), checkpoints.clone());
+        let engine = parts::engine(pool, Arc::clone(&providers), parts::rules(&config), checkpoints.clone());
         running.spawn(worker::run(engine, WORKER_LANES, wake.clone(), stop.clone()));
     }
     if let Some(listener) = listener {
         let intake = Intake::start(db::pool(&database.options, db::Use::Intake), providers, wake, checkpoints);
-        let state = AppState { pool: db::pool(&database.options, db::Use::Web), intake, https: config.is_production() };
+        let state = AppState {
+            pool: db::pool(&database.options, db::Use::Web),
+            intake,
+            room: Arc::new(Visits::new(database.options.clone())),
+            local_kinde: local_kinde.as_ref().map(local_kinde::server::Running::url),
+            https: config.is_production(),
+        };
         let address = listener.local_addr()?;
         running.spawn(server::serve(listener, routes::app(state), stop.clone()));
         announce(&config, address, local_kinde.as_ref());
     } else {
-        println!("The worker runs. Ctrl-C stops it.");
+        say!("The worker runs. Ctrl-C stops it.");
     }
 
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result?,
-        _ = terminate.recv() => {}
+    let ended_by_itself = tokio::select! {
+        () = signals.come() => false,
+        // Only a panic does that. Better to be started again whole than to go on as half a Bottle.
+        Some(_) = running.join_next() => true,
+    };
+    if ended_by_itself {
+        tracing::error!("a part of Bottle ended by itself; the others stop too");
     }
     tracing::info!("stopping: finishing what is under way");
     stop.cancel();
     tokio::select! {
         () = async { while running.join_next().await.is_some() {} } => {}
-        _ = tokio::signal::ctrl_c() => tracing::warn!("stopped at once; leases end by themselves"),
+        _ = signals.interrupt.recv() => tracing::warn!("stopped at once; leases end by themselves"),
     }
     if let Some(local_kinde) = local_kinde {
         local_kinde.stop().await;
     }
     database.stop().await?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if ended_by_itself { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn announce(config: &Config, address: std::net::SocketAddr, local_kinde: Option<&local_kinde::server::Running>) {
-    println!("Bottle is ready at {} (listening on {address}).", config.web.url.as_str().trim_end_matches('/'));
+    say!("Bottle is ready at {} (listening on {address}).", config.web.url.as_str().trim_end_matches('/'));
     match local_kinde {
-        Some(local) => println!("No Kinde is configured, so a local one runs at {}.", local.url()),
-        None if config.kinde.is_none() => println!("No Kinde is configured: set KINDE_DOMAIN to receive its webhooks."),
+        Some(local) => say!("No Kinde is configured, so a local one runs at {}.", local.url()),
+        None if config.kinde.is_none() => say!("No Kinde is configured: set KINDE_DOMAIN to receive its webhooks."),
         None => {}
     }
-    println!("Ctrl-C stops it.");
+    say!("Ctrl-C stops it.");
+}
+
+/// Ctrl-C and SIGTERM. Caught before anything starts: uncaught, they would end the process wherever it is.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn catch() -> std::io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn come(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
 }
 
 async fn start_local_kinde(config: &Config) -> anyhow::Result<local_kinde::server::Running> {

@@ -37,6 +37,8 @@ pub struct Delivery {
     pub body: Vec<u8>,
     /// When it happened, if the event says so readably.
     pub occurred: Option<Instant>,
+    /// When it says it was sent. No delivery is too old: it is only noted on the receipt.
+    pub sent: Option<Instant>,
     /// SHA-256 of what was said, without what may differ between attempts.
     pub digest: [u8; 32],
 }

@@ -15,7 +15,10 @@ pub struct Told {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Said {
-    Fact { at: Instant, fact: Fact },
+    Fact {
+        at: Instant,
+        fact: Fact,
+    },
     /// This type of event carries no billing change.
     Nothing,
     /// The body was pruned; the facts that were stored from it stand.

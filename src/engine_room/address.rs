@@ -159,11 +159,11 @@ impl Asked {
     }
 
     fn address(self) -> Result<Address, BadAddress> {
-        let script = if self.editor.is_empty() { self.from_link()? } else { self.from_editor()? };
+        let script = if self.editor.is_empty() { self.link_script()? } else { self.editor_script()? };
         Ok(Address { script, step: self.step, repairs: self.repairs, play: self.play })
     }
 
-    fn from_link(&self) -> Result<Script, BadScript> {
+    fn link_script(&self) -> Result<Script, BadScript> {
         match (self.script.clone(), self.stop) {
             (None, None) => Ok(Script::article()),
             (None, Some(stop)) => Script::new(Script::article().deliveries().to_vec(), stop),
@@ -172,7 +172,7 @@ impl Asked {
     }
 
     /// The stop stays with its delivery while others move around it.
-    fn from_editor(&self) -> Result<Script, BadScript> {
+    fn editor_script(&self) -> Result<Script, BadScript> {
         if let Some(delivery) = self.stop_at.filter(|&at| at == 0 || at > self.editor.len()) {
             return Err(BadScript::StopOutOfRange { delivery, count: self.editor.len() });
         }

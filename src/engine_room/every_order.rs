@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Stopwatch};
 
 use sqlx::PgPool;
+use tracing::instrument::WithSubscriber as _;
+use tracing::subscriber::NoSubscriber;
 
 use super::naive::{self, Repairs};
 use super::run::stop_step;
@@ -40,9 +42,11 @@ pub async fn run(stand: &Stand, mut progress: impl FnMut(usize, usize)) -> Resul
     let total = orders.len() * waves;
     progress(0, total);
 
-    let mut result = EveryOrderResult { schedules: 0, ended_right: 0, one_grant: 0, took: Duration::ZERO, naive_spread: BTreeMap::new() };
-    let mut turn = stand.turn().await?;
+    let mut result =
+        EveryOrderResult { schedules: 0, ended_right: 0, one_grant: 0, took: Duration::ZERO, naive_spread: BTreeMap::new() };
     for wave in 0..waves {
+        // A turn for each stop: visitors who run one script come in between.
+        let mut turn = stand.turn().await?;
         let mut scripts = Vec::with_capacity(orders.len());
         for (order, stops) in orders.iter().zip(&stops) {
             scripts.push(Script::new(order.to_vec(), stops[wave]).map_err(|e| RoomError::Refused(e.to_string()))?);
@@ -53,9 +57,9 @@ pub async fn run(stand: &Stand, mut progress: impl FnMut(usize, usize)) -> Resul
             result.one_grant += usize::from(ending.grants == 1);
             *result.naive_spread.entry(naive::last(script, Repairs::default())).or_default() += 1;
         }
+        turn.clear().await?;
         progress(result.schedules, total);
     }
-    turn.clear().await?;
     result.took = begun.elapsed();
     Ok(result)
 }
@@ -213,7 +217,8 @@ impl Shared {
             *state = Running { done: 0, total: 0 };
             let shared = Arc::clone(self);
             tokio::spawn(async move {
-                let result = run(&stand, |done, total| shared.set(Running { done, total })).await;
+                let all = run(&stand, |done, total| shared.set(Running { done, total }));
+                let result = all.with_subscriber(NoSubscriber::new()).await;
                 shared.set(match result {
                     Ok(result) => Done(result),
                     Err(error) => {

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant as Stopwatch};
 
 use super::naive::{self, Repairs};
+use super::report::time_of_day;
 use super::scenario::{Place, Script, Sending};
 use super::stand::{Stand, event_key};
-use super::{Account, RoomError, Rows, Run, Step as RunStep, TraceLine, rows, time_of_day, trace};
+use super::{Account, RoomError, Rows, Run, Step as RunStep, TraceLine, rows, trace};
 use crate::checkpoint::{Break, Checkpoints, Observer, Pause, Step};
 use crate::domain::event::Status;
 use crate::domain::ids::EventKey;

@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgPool, Postgres};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::timeout;
 
 use super::RoomError;
 use super::scenario::Event;
@@ -40,16 +42,20 @@ const CONNECTIONS: u32 = 3;
 const RUN_LOCK: i64 = 0x0B07_71E0;
 /// A visitor waits this long for the run of another one.
 const TURN_WITHIN: Duration = Duration::from_secs(20);
+const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 pub struct Stand {
     pub pool: PgPool,
     providers: Arc<Providers>,
     signing: KeyPair,
+    /// Within this process, so that those who wait do not use up the pool.
+    queue: Arc<Mutex<()>>,
 }
 
 /// While it lives no other run touches the schema, in whatever process.
 pub struct Turn {
     connection: PoolConnection<Postgres>,
+    _place: OwnedMutexGuard<()>,
 }
 
 impl Stand {
@@ -59,8 +65,15 @@ impl Stand {
             .clone()
             .application_name("bottle engine room")
             // Nobody is told that anything here is stored, so a commit need not wait for the disk.
-            .options([("search_path", SCHEMA), ("synchronous_commit", "off"), ("statement_timeout", "30s"), ("idle_in_transaction_session_timeout", "30s")]);
-        let pool = PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(TURN_WITHIN).connect_lazy_with(options.clone());
+            .options([
+                ("search_path", SCHEMA),
+                ("synchronous_commit", "off"),
+                ("statement_timeout", "30s"),
+                ("lock_timeout", "20s"),
+                ("idle_in_transaction_session_timeout", "30s"),
+            ]);
+        let pool =
+            PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(TURN_WITHIN).connect_lazy_with(options.clone());
         sqlx::query("create schema if not exists engine_room").execute(&pool).await?;
         db::migrate(&options).await?;
         // Runs are cleared away here; in the live schema nothing can.
@@ -72,22 +85,21 @@ impl Stand {
         let jwks = Jwks::held([(KID.to_owned(), decoding)]);
         let kinde = Kinde::new(Arc::new(jwks), ["https://engine-room.invalid".to_owned()], None);
         let providers = Providers { kinde: Some(Provider::Script(ScriptProvider::new(kinde))), stripe: None };
-        Ok(Self { pool, providers: Arc::new(providers), signing: pair })
+        Ok(Self { pool, providers: Arc::new(providers), signing: pair, queue: Arc::default() })
     }
 
-    /// Waits for its turn and starts with empty tables.
+    /// Waits for its turn and starts with empty tables. Turns are given in the order of asking.
     pub async fn turn(&self) -> Result<Turn, RoomError> {
+        let place = timeout(TURN_WITHIN, Arc::clone(&self.queue).lock_owned()).await.map_err(|_| RoomError::Busy)?;
         let mut connection = self.pool.acquire().await?;
-        // The lock lives as long as the connection, so the connection must not outlive the turn.
+        // The database's lock lives as long as the connection, so the connection must not outlive the turn.
         connection.close_on_drop();
-        let locked = async {
-            while !sqlx::query_scalar!(r#"select pg_try_advisory_lock($1) as "got!""#, RUN_LOCK).fetch_one(&mut *connection).await? {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-            Ok::<_, sqlx::Error>(())
-        };
-        tokio::time::timeout(TURN_WITHIN, locked).await.map_err(|_| RoomError::Busy)??;
-        let mut turn = Turn { connection };
+        let locked = sqlx::query!("select pg_advisory_lock($1)", RUN_LOCK).execute(&mut *connection).await;
+        locked.map_err(|error| match error {
+            sqlx::Error::Database(db) if db.code().as_deref() == Some(LOCK_NOT_AVAILABLE) => RoomError::Busy,
+            other => RoomError::Database(other),
+        })?;
+        let mut turn = Turn { connection, _place: place };
         turn.clear().await?;
         Ok(turn)
     }

@@ -10,21 +10,45 @@ pub fn lines(steps: &[Step], copy: bool) -> Vec<TraceLine> {
 
 fn line(step: Step, copy: bool) -> Option<TraceLine> {
     let (name, guard, source) = match step {
-        Step::BeforeStore => {
-            ("verified", "The signature is the provider's, and the token is an event, not somebody's sign-in.", "src/providers/kinde.rs")
-        }
-        Step::Stored if copy => {
-            ("counted", "The id inside the signature is unique: this delivery is a copy, counted and dropped.", "src/inbox/store.rs")
-        }
+        Step::BeforeStore => (
+            "verified",
+            "The signature is the provider's, and the token is an event, not somebody's sign-in.",
+            "src/providers/kinde.rs",
+        ),
+        Step::Stored if copy => (
+            "counted",
+            "The id inside the signature is unique: this delivery is a copy, counted and dropped.",
+            "src/inbox/store.rs",
+        ),
         Step::Stored => ("stored", "Committed before the sender is answered: a 200 means it is stored.", "src/inbox/store.rs"),
-        Step::Claimed => ("claimed", "A lease of 30 s, committed by itself; if this worker dies the event is due again.", "src/inbox/queue.rs"),
-        Step::Resolved => ("read", "What it says is known before a transaction opens; nothing waits for a network with rows locked.", "src/providers/mod.rs"),
-        Step::Held => ("held", "The lease token is checked inside the transaction: a worker that overslept stops here.", "src/inbox/queue.rs"),
+        Step::Claimed => {
+            ("claimed", "A lease of 30 s, committed by itself; if this worker dies the event is due again.", "src/inbox/queue.rs")
+        }
+        Step::Resolved => (
+            "read",
+            "What it says is known before a transaction opens; nothing waits for a network with rows locked.",
+            "src/providers/mod.rs",
+        ),
+        Step::Held => (
+            "held",
+            "The lease token is checked inside the transaction: a worker that overslept stops here.",
+            "src/inbox/queue.rs",
+        ),
         Step::Locked => ("locked", "The account is locked, then all its facts are read.", "src/accounts.rs"),
-        Step::HalfWay => ("plan written", "The plan follows from the set of facts by the time they happened, never from their arrival.", "src/billing/fold.rs"),
-        Step::BeforeMark => ("entries written", "An entry has the account and month as its key: writing it twice writes it once.", "src/ledger.rs"),
+        Step::HalfWay => (
+            "plan decided",
+            "The plan follows from the set of facts by the time they happened, never from their arrival.",
+            "src/billing/fold.rs",
+        ),
+        Step::BeforeMark => (
+            "entries written",
+            "An entry has the account and month as its key: writing it twice writes it once.",
+            "src/ledger.rs",
+        ),
         Step::Marked => return None,
-        Step::Committed => ("committed", "Plan, allowance and mark share one transaction: all of it or nothing.", "src/worker/process.rs"),
+        Step::Committed => {
+            ("committed", "Plan, allowance and mark share one transaction: all of it or nothing.", "src/worker/process.rs")
+        }
     };
     Some(TraceLine { step: name.to_owned(), guard: guard.to_owned(), source })
 }

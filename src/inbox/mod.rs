@@ -13,6 +13,6 @@
 //!
 //! `store` and `queue` hold every statement that writes `inbox_events`, `receipts` and `conflicts`; `history` only reads.
 
-pub mod store;
-pub mod queue;
 pub mod history;
+pub mod queue;
+pub mod store;

@@ -87,7 +87,7 @@ pub async fn claim(db: impl PgExecutor<'_>, limit: i64, lease_secs: f64, clock: 
 /// The events of this claim that are still ours, locked until the transaction ends, and the transaction's `now`.
 ///
 /// The first statement of every handler: a worker that slept past its lease finds nothing here and stops, and while we hold
-/// the rows a new claim passes them by.
+/// the rows a new claim passes them by. Rows are locked in the order in which intake counts copies, so the two never deadlock.
 pub async fn hold(
     conn: &mut PgConnection,
     ids: &[EventId],
@@ -97,7 +97,8 @@ pub async fn hold(
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let rows = sqlx::query!(
         r#"select id as "id: EventId", coalesce($3, now()) as "now!" from inbox_events
-           where id = any($1) and lease_token = $2 and status = 'processing' order by id for update"#,
+           where id = any($1) and lease_token = $2 and status = 'processing'
+           order by source, dedupe_key collate "C" for update"#,
         &ids,
         token.0,
         clock.param()

@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use crate::clock::Clock;
 use crate::domain::event::{Delivery, Source};
 use crate::domain::ids::{EventId, EventKey};
+use crate::domain::instant::Instant;
 
 /// What became of one delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,9 +60,9 @@ pub async fn store(db: impl PgExecutor<'_>, batch: &[&Delivery], clock: Clock) -
                select g.n, s.id, s.webhook_id, s.digest, s.inserted
                from given g join stored s on s.source = g.source and s.dedupe_key = g.key
            ), receipt as (
-               insert into receipts (event_id, webhook_id, received_at, copy)
-               select l.id, r.webhook_id, coalesce($18, now()), not (l.inserted and r.first)
-               from unnest($11::int[], $12::text[], $13::bool[]) as r (n, webhook_id, first) join located l using (n)
+               insert into receipts (event_id, webhook_id, sent_at, received_at, copy)
+               select l.id, r.webhook_id, r.sent_at, coalesce($18, now()), not (l.inserted and r.first)
+               from unnest($11::int[], $12::text[], $13::bool[], $19::timestamptz[]) as r (n, webhook_id, first, sent_at) join located l using (n)
            ), conflict as (
                insert into conflicts (event_id, webhook_id, digest, body, received_at)
                select l.id, c.webhook_id, c.digest, c.body, coalesce($18, now())
@@ -90,7 +91,8 @@ pub async fn store(db: impl PgExecutor<'_>, batch: &[&Delivery], clock: Clock) -
         &rows.odd_webhook_id as &[Option<&str>],
         &rows.odd_digest as &[&[u8]],
         &rows.odd_body as &[&[u8]],
-        now
+        now,
+        &rows.receipt_sent_at as &[Option<OffsetDateTime>]
     )
     .fetch_all(db)
     .await?;
@@ -128,6 +130,7 @@ struct Rows<'a> {
     receipt_n: Vec<i32>,
     receipt_webhook_id: Vec<Option<&'a str>>,
     receipt_first: Vec<bool>,
+    receipt_sent_at: Vec<Option<OffsetDateTime>>,
     odd_n: Vec<i32>,
     odd_webhook_id: Vec<Option<&'a str>>,
     odd_digest: Vec<&'a [u8]>,
@@ -145,8 +148,8 @@ impl<'a> Rows<'a> {
             rows.webhook_id.push(event.webhook_id.as_deref());
             rows.kind.push(&event.kind);
             rows.digest.push(&event.digest);
-            rows.occurred_at.push(event.occurred.map(crate::domain::instant::Instant::datetime));
-            rows.occurred_ns.push(event.occurred.map(crate::domain::instant::Instant::nanos));
+            rows.occurred_at.push(event.occurred.map(Instant::datetime));
+            rows.occurred_ns.push(event.occurred.map(Instant::nanos));
             rows.body.push(&event.body);
             rows.seen.push(i32::try_from(group.all.len()).unwrap_or(i32::MAX));
             for (copy, index) in group.all.iter().enumerate() {
@@ -154,6 +157,7 @@ impl<'a> Rows<'a> {
                 rows.receipt_n.push(n);
                 rows.receipt_webhook_id.push(delivery.webhook_id.as_deref());
                 rows.receipt_first.push(copy == 0);
+                rows.receipt_sent_at.push(delivery.sent.map(Instant::datetime));
                 if delivery.digest != event.digest {
                     rows.odd_n.push(n);
                     rows.odd_webhook_id.push(delivery.webhook_id.as_deref());

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use futures_util::stream::{self, StreamExt};
 use sqlx::PgPool;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
@@ -15,14 +16,19 @@ use crate::domain::event::Delivery;
 use crate::inbox::store::Stored;
 use crate::wake::Wake;
 
-use super::accept;
+use super::{AcceptError, accept};
 
 /// Deliveries of one statement at most.
 const BATCH_MAX: usize = 128;
 /// Statements in flight: while one waits for the disk the next is being sent.
 const STATEMENTS_AT_ONCE: usize = 2;
+/// Of a batch that was refused. They leave a connection for the next batch, and one that waits for a lock does not keep all
+/// the others waiting.
+const ALONE_AT_ONCE: usize = 3;
 /// Deliveries waiting at most; beyond it the sender is asked to come again.
 const QUEUE_MAX: usize = 2_048;
+
+const NOT_STORED: &str = "the database could not store it";
 
 struct Job {
     delivery: Delivery,
@@ -79,8 +85,9 @@ async fn dispatch(store: Store, mut jobs: mpsc::Receiver<Job>) {
 }
 
 impl Store {
-    /// Together; if that fails each alone, so that one delivery's trouble is not its neighbours'.
-    async fn all(&self, mut batch: Vec<Job>) {
+    /// Together; if the database refuses that, each alone, so that one delivery's trouble is not its neighbours'. If nobody
+    /// knows what came of it, it is left to the senders: a second try of ours would count deliveries that never were.
+    async fn all(&self, batch: Vec<Job>) {
         let deliveries: Vec<&Delivery> = batch.iter().map(|job| &job.delivery).collect();
         match self.accept(&deliveries).await {
             Ok(stored) => {
@@ -88,38 +95,35 @@ impl Store {
                     let _ = job.reply.send(Ok(stored));
                 }
             }
-            Err(error) if batch.len() == 1 => {
-                if let Some(job) = batch.pop() {
-                    let _ = job.reply.send(Err(error));
-                }
+            Err(error) if error.is_refusal() && batch.len() > 1 => {
+                tracing::warn!(deliveries = batch.len(), "a batch could not be stored; each is tried alone");
+                stream::iter(batch).for_each_concurrent(ALONE_AT_ONCE, |job| self.alone(job)).await;
             }
-            Err(error) => {
-                tracing::warn!(error, deliveries = batch.len(), "a batch could not be stored; each is tried alone");
+            Err(_) => {
                 for job in batch {
-                    if job.deadline > Instant::now() {
-                        let alone = self.accept(&[&job.delivery]).await.map(|mut stored| stored.remove(0));
-                        let _ = job.reply.send(alone);
-                    }
+                    let _ = job.reply.send(Err(NOT_STORED.to_owned()));
                 }
             }
         }
     }
 
-    async fn accept(&self, batch: &[&Delivery]) -> Result<Vec<Stored>, String> {
+    async fn alone(&self, job: Job) {
+        if job.deadline > Instant::now() {
+            let stored = self.accept(&[&job.delivery]).await.map(|mut stored| stored.remove(0));
+            let _ = job.reply.send(stored.map_err(|_| NOT_STORED.to_owned()));
+        }
+    }
+
+    async fn accept(&self, batch: &[&Delivery]) -> Result<Vec<Stored>, AcceptError> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        match accept(&self.pool, batch, Clock::Database, &self.checkpoints).await {
-            Ok(stored) => {
-                if stored.iter().any(|s| !s.copy) {
-                    self.wake.wake();
-                }
-                Ok(stored)
-            }
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "deliveries could not be stored");
-                Err("the database could not store it".to_owned())
-            }
+        let accepted = accept(&self.pool, batch, Clock::Database, &self.checkpoints).await;
+        match &accepted {
+            Ok(stored) if stored.iter().any(|s| !s.copy) => self.wake.wake(),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(error = error as &dyn std::error::Error, "deliveries could not be stored"),
         }
+        accepted
     }
 }

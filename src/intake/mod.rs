@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::checkpoint::{Break, Checkpoints, Step};
 use crate::clock::Clock;
@@ -22,6 +22,8 @@ use batch::Batcher;
 
 /// Every delivery is answered within this: a provider that waits longer may call it a failure.
 pub const ANSWER_WITHIN: Duration = Duration::from_millis(2_400);
+/// The server itself ends a statement sooner. One that lasts longer has no server any more that would answer.
+const STATEMENT_WITHIN: Duration = Duration::from_secs(3);
 
 /// What a sender is told about a genuine delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,8 +89,21 @@ impl Intake {
 pub enum AcceptError {
     #[error("the inbox could not be written")]
     Database(#[from] sqlx::Error),
+    #[error("the database fell silent")]
+    Silent,
     #[error(transparent)]
     Break(#[from] Break),
+}
+
+impl AcceptError {
+    /// The database said no, so nothing of the batch is stored. After any other error that is unknown. A session that is
+    /// ended from outside (57P01 and its kin) says so too, but maybe after its commit.
+    fn is_refusal(&self) -> bool {
+        match self {
+            Self::Database(sqlx::Error::Database(error)) => !error.code().is_some_and(|code| code.starts_with("57P")),
+            _ => false,
+        }
+    }
 }
 
 /// The inner step: stores verified deliveries in one statement and says what became of each. The live endpoint, the Engine
@@ -101,7 +116,14 @@ pub async fn accept(
 ) -> Result<Vec<Stored>, AcceptError> {
     let keys: Vec<&EventKey> = batch.iter().map(|d| &d.key).collect();
     checkpoints.reach(Step::BeforeStore, &keys).await?;
-    let stored = store::store(pool, batch, clock).await?;
+    let mut connection = pool.acquire().await?;
+    let Ok(stored) = timeout(STATEMENT_WITHIN, store::store(&mut *connection, batch, clock)).await else {
+        // Given back, it would take a place in the pool until TCP gives up on it, which is a quarter of an hour.
+        drop(connection.detach());
+        return Err(AcceptError::Silent);
+    };
+    let stored = stored?;
+    drop(connection);
     for (delivery, stored) in batch.iter().zip(&stored) {
         tracing::info!(event = %delivery.key, r#type = delivery.kind, copy = stored.copy, "delivery stored");
         if stored.conflict {

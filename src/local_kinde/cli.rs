@@ -111,7 +111,8 @@ async fn send(args: SendArgs) -> Result<ExitCode, Error> {
 
 async fn send_via(url: &str, order: &Order) -> Result<ExitCode, Error> {
     // Looked at here too, so that bad usage is bad usage whoever sends.
-    (order.manner()?, order.events()?);
+    order.manner()?;
+    order.events()?;
     server::check_webhook_url(url)?;
     let away = |source| Error::Away { url: url.to_owned(), source };
     let client = reqwest::Client::builder().no_proxy().build().map_err(|source| Error::Client { source })?;

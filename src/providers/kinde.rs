@@ -69,6 +69,7 @@ impl Kinde {
             webhook_id: webhook_id.map(str::to_owned),
             body: body.to_owned(),
             occurred: envelope.at,
+            sent: envelope.sent,
             digest: envelope.digest(),
         })
     }

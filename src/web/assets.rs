@@ -63,7 +63,6 @@ pub fn url(name: &str) -> String {
 }
 
 /// `GET /static/{name}`. Under its own version a file is kept for a year; under any other it is asked for again.
-#[expect(clippy::unused_async, reason = "axum takes async handlers")]
 pub async fn serve(Path(name): Path<String>, RawQuery(query): RawQuery) -> Response {
     let Some(asset) = Asset::find(&name) else {
         return StatusCode::NOT_FOUND.into_response();

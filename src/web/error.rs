@@ -1,21 +1,33 @@
-//! Error pages. People see what to do next and nothing of our insides.
+//! Status codes, and the page that goes with each. People see what to do next and nothing of our insides.
 
-use axum::body::Body;
-use axum::http::{Response, StatusCode, header};
-use axum::response::IntoResponse;
+use axum::http::StatusCode;
+use axum::response::{Html, IntoResponse, Response};
 
-pub async fn not_found() -> Response<Body> {
-    page(StatusCode::NOT_FOUND, "There is no page here", "The address may be mistyped, or what it showed is gone.")
+use super::error_page;
+
+pub const BAD_ADDRESS: StatusCode = StatusCode::BAD_REQUEST;
+
+pub async fn not_found() -> Response {
+    page(StatusCode::NOT_FOUND, error_page::not_found())
 }
 
-pub fn server_error() -> Response<Body> {
-    page(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        "Something went wrong here",
-        "It was logged, and nothing you sent was half-saved. Trying again in a moment is safe.",
-    )
+/// The request's own id is not known here; the log has the reason.
+pub fn failed() -> Response {
+    page(StatusCode::INTERNAL_SERVER_ERROR, error_page::failed(None))
 }
 
-fn page(status: StatusCode, title: &str, text: &str) -> Response<Body> {
-    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{title}\n\n{text}\n")).into_response()
+pub fn unavailable(sentence: &str) -> Response {
+    page(StatusCode::SERVICE_UNAVAILABLE, error_page::unavailable(sentence))
+}
+
+pub fn template(error: &askama::Error) -> Response {
+    tracing::error!(%error, "a template could not be rendered");
+    failed()
+}
+
+fn page(status: StatusCode, html: Result<String, askama::Error>) -> Response {
+    match html {
+        Ok(html) => (status, Html(html)).into_response(),
+        Err(_) => (status, "Something failed on our side. Try again in a moment.\n").into_response(),
+    }
 }

@@ -39,8 +39,8 @@ pub fn failed(request: Option<&str>) -> Result<String, askama::Error> {
         frame: Frame::new("Something failed · Bottle", ""),
         code: 500,
         heading: "Something failed on our side",
-        sentence: "Your billing is not touched by it: events are stored before they are answered, and applied from there. Reload \
-                   the page in a moment.",
+        sentence: "What billing events have told us is stored and is not lost by this; what could not be shown now can be shown later. \
+                   Reload the page in a moment.",
         request,
     }
     .render()

@@ -1,27 +1,40 @@
 //! The front door.
 
 use askama::Template;
+use axum::extract::State;
+use axum::response::{Html, IntoResponse, Response};
 
+use super::error;
 use super::gauge::Gauge;
 use super::page::Frame;
+use super::state::AppState;
 use crate::engine_room::naive::{self, Repairs};
+use crate::engine_room::report::thousands;
 use crate::engine_room::scenario::Script;
-use crate::engine_room::thousands;
 
 #[derive(Template)]
 #[template(path = "home.html")]
-struct Home {
+struct Home<'a> {
     frame: Frame,
     naive: Gauge,
     naive_balance: String,
     ours: Gauge,
     owed: String,
     too_many: String,
+    /// On a fresh checkout: this is the visitor's own machine.
+    local_kinde: Option<&'a str>,
+}
+
+pub async fn show(State(app): State<AppState>) -> Response {
+    match render(app.local_kinde.as_deref()) {
+        Ok(html) => Html(html).into_response(),
+        Err(error) => error::template(&error),
+    }
 }
 
 /// # Errors
 /// Only if the template itself fails.
-pub fn render() -> Result<String, askama::Error> {
+pub fn render(local_kinde: Option<&str>) -> Result<String, askama::Error> {
     let script = Script::article();
     let end = naive::last(&script, Repairs::default()).balance;
     let owed = script.owed().balance;
@@ -32,6 +45,7 @@ pub fn render() -> Result<String, askama::Error> {
         ours: Gauge::new("ours", "ours", owed),
         owed: thousands(owed),
         too_many: thousands(end - owed),
+        local_kinde,
     }
     .render()
 }

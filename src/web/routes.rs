@@ -3,8 +3,9 @@
 use std::any::Any;
 
 use axum::Router;
+use axum::http::HeaderValue;
 use axum::http::header::{self, HeaderName};
-use axum::http::{HeaderValue, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -13,7 +14,7 @@ use tower_http::csrf::CsrfLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
 use super::state::AppState;
-use super::{error, health, webhooks};
+use super::{assets, engine_room, error, health, home, webhooks};
 
 /// No inline script or style anywhere; forms post to us alone.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; connect-src 'self'; \
@@ -21,6 +22,10 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:
 
 pub fn app(state: AppState) -> Router {
     let pages = Router::new()
+        .route("/", get(home::show))
+        .route("/engine-room", get(engine_room::show))
+        .route("/engine-room/every-order", post(engine_room::start_every_order))
+        .route("/static/{name}", get(assets::serve))
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .fallback(error::not_found)
@@ -36,10 +41,7 @@ pub fn app(state: AppState) -> Router {
         .layer(always("referrer-policy", "same-origin"))
         .layer(SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-store")))
         .option_layer(https.then(|| always("strict-transport-security", "max-age=63072000; includeSubDomains")));
-    pages
-        .merge(endpoint)
-        .with_state(state)
-        .layer(headers.layer(CatchPanicLayer::custom(panicked)))
+    pages.merge(endpoint).with_state(state).layer(headers.layer(CatchPanicLayer::custom(panicked)))
 }
 
 fn always(name: &'static str, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {
@@ -47,8 +49,8 @@ fn always(name: &'static str, value: &'static str) -> SetResponseHeaderLayer<Hea
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
-fn panicked(panic: Box<dyn Any + Send>) -> Response<axum::body::Body> {
+fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     tracing::error!(panic = text.unwrap_or("no message"), "a request handler panicked");
-    error::server_error()
+    error::failed()
 }

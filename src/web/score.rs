@@ -8,8 +8,9 @@ use super::gauge::{FULL, Gauge};
 use crate::domain::plan::Plan;
 use crate::engine_room::address::Address;
 use crate::engine_room::naive::NaiveStep;
+use crate::engine_room::report::{day, thousands, time_of_day, verdict};
 use crate::engine_room::scenario::{Event, Place};
-use crate::engine_room::{Account, Became, Run, Step, day, thousands, time_of_day, verdict};
+use crate::engine_room::{Account, Became, Run, Step};
 
 /// Where things stand, in units of the drawing. The two lanes are alike, above and below the row of deliveries.
 pub const LEFT: i64 = 64;

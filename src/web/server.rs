@@ -23,6 +23,8 @@ pub async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) 
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
+        // The buffer's limit alone lets a longer head through when it is complete by the time it is looked at.
+        .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEAD_FIELDS_MAX)
         .half_close(false);
@@ -41,7 +43,9 @@ pub async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) 
             },
         };
         let _ = socket.set_nodelay(true);
-        let service = TowerToHyperService::new(app.clone().map_request(|request: hyper::Request<Incoming>| request.map(axum::body::Body::new)));
+        let service = TowerToHyperService::new(
+            app.clone().map_request(|request: hyper::Request<Incoming>| request.map(axum::body::Body::new)),
+        );
         let connection = open.watch(http.serve_connection(TokioIo::new(socket), service));
         tokio::spawn(async move {
             // What ends a connection is its client's affair.

@@ -50,7 +50,8 @@ pub async fn receive(State(app): State<AppState>, Path(provider): Path<String>, 
         Ok(Err(_)) => return problem(StatusCode::BAD_REQUEST, "the body could not be read"),
         Err(_) => return problem(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
     };
-    let webhook_id = headers.get("webhook-id").and_then(|value| value.to_str().ok()).map(|id| id.chars().take(200).collect::<String>());
+    let webhook_id =
+        headers.get("webhook-id").and_then(|value| value.to_str().ok()).map(|id| id.chars().take(200).collect::<String>());
     match app.intake.receive(source, webhook_id.as_deref(), &body).await {
         Ok(receipt) => Json(Stored { event: receipt.event, copy: receipt.copy }).into_response(),
         Err(Refusal::NotConfigured) => problem(StatusCode::NOT_IMPLEMENTED, "this provider is not configured here"),

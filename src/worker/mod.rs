@@ -1,7 +1,7 @@
 //! The worker: claims due events and runs each to a verdict. Any number of them, in any number of processes.
 //!
-//! `process` is one claim from beginning to end; `backoff` and `breaker` decide about failures; `trouble` says whose fault one
-//! is. Here a crew takes its turns: wait, claim, run, and look what the failures have in common.
+//! `process` is one claim from beginning to end, `unsettled` what is written where the handler gives no verdict; `backoff` and
+//! `breaker` decide about failures; `trouble` says whose fault one is. Here a crew takes its turns: wait, claim, run, and look what the failures have in common.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -21,6 +21,7 @@ pub mod backoff;
 pub mod breaker;
 pub mod process;
 pub mod trouble;
+mod unsettled;
 
 use breaker::{Advice, Breaker};
 use process::{Charge, Engine, Outcome};

@@ -8,23 +8,20 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
-use sqlx::{PgConnection, PgPool};
-use time::OffsetDateTime;
+use sqlx::PgPool;
 
 use crate::billing::apply::{self, Item, Rules, Verdict};
-use crate::billing::runs::{self, Effects, Run};
 use crate::checkpoint::{Checkpoints, Step};
 use crate::clock::Clock;
 use crate::domain::event::Status;
-use crate::domain::ids::{EventId, EventKey, LeaseToken};
-use crate::domain::instant::Instant;
-use crate::domain::reason::{self, Reason};
+use crate::domain::ids::{EventId, EventKey};
+use crate::domain::reason::Reason;
 use crate::domain::told::Told;
-use crate::inbox::queue::{self, Claimed, Failure, Settlement};
-use crate::providers::{Providers, ResolveError, StoredEvent};
+use crate::inbox::queue::{self, Claimed, Settlement};
+use crate::providers::{Providers, StoredEvent};
 
-use super::backoff;
-use super::trouble::{Trouble, fingerprint};
+use super::trouble::Trouble;
+use super::unsettled::{Halt, UNCHARGED_WAIT_SECS};
 
 /// Claims without a verdict after which an event is dead: its workers died each time.
 pub const CLAIMS_MAX: i32 = 20;
@@ -32,9 +29,6 @@ pub const CLAIMS_MAX: i32 = 20;
 const CLAIMS_SHARED_MAX: i32 = 3;
 /// Providers are asked about this many events at once.
 const ASKED_AT_ONCE: usize = 8;
-/// After database or network trouble, and while a provider's answer does not agree yet.
-const UNCHARGED_WAIT_SECS: f64 = 5.0;
-const ASK_AGAIN_SECS: i64 = 15;
 
 /// Everything a run needs.
 #[derive(Clone)]
@@ -181,32 +175,6 @@ impl Engine {
         .await
     }
 
-    /// An event that does not reach the handler.
-    async fn halt(&self, event: &Claimed, halt: Halt, charge: Charge) -> Outcome {
-        let recorded = match &halt {
-            Halt::Stopped => return Outcome::Stopped,
-            Halt::Trouble(trouble) => return self.failed(event, trouble, charge).await,
-            Halt::Unexplained => self.record_dead(event, event.attempts, reason::dead_unexplained(event.claims - 1)).await,
-            Halt::Resolve(ResolveError::Unreadable(why)) => {
-                self.record_dead(event, event.attempts + 1, reason::dead(event.attempts + 1, why)).await
-            }
-            Halt::Resolve(ResolveError::NotYet { what }) => self.park_for_provider(event, what).await,
-            Halt::Resolve(ResolveError::Unavailable(why)) => {
-                tracing::warn!(event = %event.key, why, "the provider could not be asked; tried again later");
-                self.give_back(&[event.id], event.token, UNCHARGED_WAIT_SECS).await;
-                return Outcome::Released;
-            }
-        };
-        match recorded {
-            Ok(Some(status)) => Outcome::Settled { id: event.id, status },
-            Ok(None) => Outcome::LeaseLost,
-            Err(error) => {
-                tracing::warn!(event = %event.key, %error, "a verdict could not be stored; the lease will end");
-                Outcome::Released
-            }
-        }
-    }
-
     /// Events of one claim, together if that works, else each alone.
     async fn run(&self, batch: Vec<Ready>, charge: Charge) -> Vec<Outcome> {
         match caught(self.handle(&batch)).await {
@@ -277,61 +245,6 @@ impl Engine {
         Ok(outcomes)
     }
 
-    async fn failed(&self, event: &Claimed, trouble: &Trouble, charge: Charge) -> Outcome {
-        let error = trouble.chain();
-        match self.record_failure(event, &error, charge).await {
-            Ok(true) => Outcome::Failed { id: event.id, kind: event.kind.clone(), fingerprint: fingerprint(&error) },
-            Ok(false) => Outcome::LeaseLost,
-            Err(unstored) => {
-                tracing::warn!(event = %event.key, error, %unstored, "a failure could not be stored; the lease will end");
-                Outcome::Released
-            }
-        }
-    }
-
-    async fn record_failure(&self, event: &Claimed, error: &str, charge: Charge) -> sqlx::Result<bool> {
-        let mut tx = self.pool.begin().await?;
-        let now = self.clock.now(&mut *tx).await?;
-        let attempts = event.attempts + i32::from(charge == Charge::Charged);
-        let failure = match (charge, backoff::wait_after(attempts)) {
-            (Charge::Charged, None) => {
-                tracing::error!(event = %event.key, error, attempts, "event is dead; it needs a person");
-                let reason = reason::dead(attempts, error);
-                Failure { status: Status::Dead, attempts, reason, error: error.to_owned(), due: now }
-            }
-            (_, wait) => {
-                let due = now + wait.unwrap_or(std::time::Duration::from_secs(30));
-                tracing::warn!(event = %event.key, error, attempts, next_try = %due, "event failed");
-                let reason = reason::failed(error, Instant::from_datetime(due));
-                Failure { status: Status::Failed, attempts, reason, error: error.to_owned(), due }
-            }
-        };
-        let stored = record(&mut tx, event, &failure, now).await?;
-        tx.commit().await?;
-        Ok(stored)
-    }
-
-    async fn record_dead(&self, event: &Claimed, attempts: i32, reason: String) -> sqlx::Result<Option<Status>> {
-        tracing::error!(event = %event.key, reason, "event is dead; it needs a person");
-        let mut tx = self.pool.begin().await?;
-        let now = self.clock.now(&mut *tx).await?;
-        let failure = Failure { status: Status::Dead, attempts, error: reason.clone(), reason, due: now };
-        let stored = record(&mut tx, event, &failure, now).await?;
-        tx.commit().await?;
-        Ok(stored.then_some(Status::Dead))
-    }
-
-    async fn park_for_provider(&self, event: &Claimed, what: &str) -> sqlx::Result<Option<Status>> {
-        let mut tx = self.pool.begin().await?;
-        let now = self.clock.now(&mut *tx).await?;
-        let reason = Reason::WaitsForProvider { what: what.to_owned() };
-        let due = Some(now + time::Duration::seconds(ASK_AGAIN_SECS));
-        let settlement = settlement(event.id, &Verdict { due, ..Verdict::without_account(reason) });
-        let marked = queue::settle(&mut tx, &[settlement], event.token, now).await?;
-        tx.commit().await?;
-        Ok((marked == 1).then_some(Status::Parked))
-    }
-
     /// Gives a claim back, uncharged.
     async fn release(&self, batch: &[Ready]) -> Vec<Outcome> {
         let ids: Vec<EventId> = batch.iter().map(|r| r.event.id).collect();
@@ -339,32 +252,6 @@ impl Engine {
             self.give_back(&ids, first.event.token, UNCHARGED_WAIT_SECS).await;
         }
         vec![Outcome::Released; batch.len()]
-    }
-
-    async fn give_back(&self, ids: &[EventId], token: LeaseToken, wait_secs: f64) {
-        if let Err(error) = queue::release(&self.pool, ids, token, wait_secs, self.clock).await {
-            tracing::warn!(?ids, %error, "a claim could not be given back; the lease will end");
-        }
-    }
-}
-
-/// Why an event does not reach the handler.
-enum Halt {
-    Resolve(ResolveError),
-    Trouble(Trouble),
-    Unexplained,
-    Stopped,
-}
-
-impl From<Trouble> for Halt {
-    fn from(trouble: Trouble) -> Self {
-        if trouble.is_stop() { Self::Stopped } else { Self::Trouble(trouble) }
-    }
-}
-
-impl From<ResolveError> for Halt {
-    fn from(error: ResolveError) -> Self {
-        Self::Resolve(error)
     }
 }
 
@@ -375,21 +262,6 @@ async fn caught<T, E: From<Trouble>>(work: impl Future<Output = Result<T, E>>) -
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         Err(Trouble::Panic(text.unwrap_or_else(|| "no message".to_owned())).into())
     })
-}
-
-async fn record(conn: &mut PgConnection, event: &Claimed, failure: &Failure, now: OffsetDateTime) -> sqlx::Result<bool> {
-    let stored = queue::fail(&mut *conn, event, failure, now).await?;
-    if stored {
-        let run = Run {
-            event: event.id,
-            status: failure.status,
-            sentence: failure.reason.clone(),
-            effects: Effects::default(),
-            requested_by: event.replayed_by.clone(),
-        };
-        runs::record(conn, &[run], now).await?;
-    }
-    Ok(stored)
 }
 
 fn stored(event: &Claimed) -> StoredEvent<'_> {
@@ -415,7 +287,7 @@ fn item(event: &Claimed, told: Told) -> Item {
     }
 }
 
-fn settlement(id: EventId, verdict: &Verdict) -> Settlement {
+pub(super) fn settlement(id: EventId, verdict: &Verdict) -> Settlement {
     Settlement {
         id,
         status: verdict.reason.status(),

@@ -7,8 +7,8 @@ use bottle::domain::plan::PlanKeys;
 use proptest::prelude::*;
 
 use crate::oracle::{OracleState, oracle};
-use crate::support::histories::{meanings, moment, read_history, wire_history};
 use crate::support::cases;
+use crate::support::histories::{meanings, moment, read_history, wire_history};
 
 fn folded(facts: &[Dated], now: Instant) -> OracleState {
     let mut facts = facts.to_vec();

@@ -3,11 +3,22 @@
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report, also from its support")]
 
 mod breaker;
+mod browser;
+mod cli;
 mod engine_room_page;
+mod engine_room_runs;
 mod fold;
 mod forgery;
+mod house;
+mod intake_answers;
+mod intake_bodies;
+mod intake_copies;
+mod intake_server;
+mod intake_trouble;
+mod intake_wire;
 mod interleavings;
 mod jwks;
+mod kills;
 mod kinde_reading;
 mod local_kinde;
 mod naive;
@@ -15,8 +26,10 @@ mod oracle;
 mod outbound;
 mod outcomes;
 mod parked;
+mod peer;
 mod pipeline_histories;
 mod postgres;
 mod queue;
+mod start;
 mod support;
 mod zombies;

@@ -40,7 +40,7 @@ fn a_remembered_id_rolls_back_with_its_transaction() {
 fn each_set_of_repairs_ends_right_in_so_many_of_the_504_orders() {
     let all = (0..16).map(|bits| {
         let mut on = Repairs::default();
-        Repair::ALL.into_iter().enumerate().filter(|(n, _)| bits >> n & 1 == 1).for_each(|(_, repair)| on.set(repair));
+        Repair::ALL.into_iter().enumerate().filter(|(n, _)| (bits >> n) & 1 == 1).for_each(|(_, repair)| on.set(repair));
         let endings = naive::endings(on);
         assert_eq!(endings.orders, 504);
         format!("{on}: {}", endings.right)

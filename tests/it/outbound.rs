@@ -138,7 +138,7 @@ async fn an_answer_is_read_up_to_its_cap() {
 
 #[tokio::test]
 async fn a_slow_server_is_left_after_five_seconds() {
-    let app = Router::new().route("/never", get(|| std::future::pending::<&'static str>())).route(
+    let app = Router::new().route("/never", get(std::future::pending::<&'static str>)).route(
         "/drips",
         get(|| async {
             Body::from_stream(stream::unfold((), |()| async {

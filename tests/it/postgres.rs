@@ -433,6 +433,8 @@ impl Owner {
             }
             said.push(line);
         }
+        let _ = process.kill();
+        let _ = process.wait();
         panic!("the other process did not start its cluster:\n{}", said.join("\n"))
     }
 

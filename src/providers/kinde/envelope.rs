@@ -19,6 +19,7 @@ pub(super) struct Envelope<'a> {
     pub(super) event_id: EventKey,
     pub(super) kind: String,
     pub(super) at: Option<Instant>,
+    pub(super) sent: Option<Instant>,
     /// An object.
     pub(super) data: &'a RawValue,
     claims: Fields<'a>,
@@ -57,8 +58,8 @@ impl<'a> Envelope<'a> {
         // The event's own time decides as soon as it is there: the other one may be that of an attempt.
         let sent = claims.get("timestamp")?;
         let at = claims.get("event_timestamp")?.filter(|at| at.get() != "null").or(sent);
-        let at = at.and_then(text).and_then(|text| Instant::parse(&text).ok());
-        Ok(Self { event_id: EventKey(event_id), kind, at, data, claims })
+        let [at, sent] = [at, sent].map(|time| time.and_then(text).and_then(|text| Instant::parse(&text).ok()));
+        Ok(Self { event_id: EventKey(event_id), kind, at, sent, data, claims })
     }
 
     /// Claims that Kinde does not send today. Should it begin to, a true one must not lock us out and a wrong one must not

@@ -69,6 +69,7 @@ pub fn verified(claims: &Value) -> Delivery {
         kind: text("type"),
         webhook_id: Some(text("event_id")),
         body: format!("{}.bm9uZQ", unsigned(&json!({"alg": "RS256"}), claims.to_string())).into_bytes(),
+        sent: None,
         occurred: meaning(EventId(0), claims).map(|dated| dated.at),
         digest,
     }

@@ -4,12 +4,18 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+pub mod app;
+pub mod binary;
+pub mod browser;
 pub mod claims;
 pub mod db;
+pub mod deliveries;
 pub mod histories;
+pub mod load;
 pub mod pipeline;
 pub mod sample_run;
 pub mod tokens;
+pub mod wire;
 
 /// Cases of a random test: a share of them in everyday runs, all with `BOTTLE_TEST_SCALE` (a factor).
 pub fn cases(everyday: u32) -> u32 {

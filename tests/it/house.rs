@@ -1,0 +1,187 @@
+//! Reads the source and keeps the house in order: who may import whom, and which room writes which table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The rooms each room may import, besides those of floor 0, which everybody may.
+const MAY_IMPORT: &[(&str, &[&str])] = &[
+    ("domain", &[]),
+    ("config", &["domain"]),
+    ("db", &["config"]),
+    ("telemetry", &[]),
+    ("clock", &["domain"]),
+    ("wake", &[]),
+    ("checkpoint", &["domain"]),
+    ("postgres", &[]),
+    ("outbound", &[]),
+    ("jwks", &["outbound"]),
+    ("providers", &["jwks", "outbound"]),
+    ("accounts", &[]),
+    ("ledger", &[]),
+    ("inbox", &[]),
+    ("intake", &["providers", "inbox"]),
+    ("billing", &["accounts", "ledger"]),
+    ("replay", &["inbox", "billing"]),
+    ("worker", &["providers", "inbox", "billing"]),
+    ("engine_room", &["jwks", "providers", "inbox", "intake", "billing", "worker", "ledger", "accounts"]),
+    ("web", &["engine_room", "intake", "replay", "billing", "inbox", "accounts", "ledger", "providers"]),
+    ("commands", &["*"]),
+    ("local_kinde", &[]),
+];
+
+/// Words and pipes. Among themselves they keep to the table above.
+const FLOOR_0: &[&str] = &["domain", "config", "db", "telemetry", "clock", "wake", "checkpoint", "postgres"];
+
+const OWNER: &[(&str, &str)] = &[
+    ("inbox_events", "inbox"),
+    ("receipts", "inbox"),
+    ("conflicts", "inbox"),
+    ("replays", "replay"),
+    ("accounts", "accounts"),
+    ("customer_map", "accounts"),
+    ("facts", "billing"),
+    ("event_runs", "billing"),
+    ("ledger", "ledger"),
+];
+
+const LONG_FILE: usize = 300;
+
+#[test]
+fn a_room_imports_only_what_the_table_allows() {
+    let allowed: BTreeMap<&str, &[&str]> = MAY_IMPORT.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for (room, file, text) in sources() {
+        if room == "main" || room == "lib" {
+            continue;
+        }
+        let rooms = allowed.get(room.as_str()).unwrap_or_else(|| panic!("{room} stands on no floor: add it to the table"));
+        for other in imported(&text).into_iter().filter(|other| *other != room) {
+            let from_below = FLOOR_0.contains(&other.as_str()) && !FLOOR_0.contains(&room.as_str()) && room != "local_kinde";
+            if !(rooms.contains(&"*") || rooms.contains(&other.as_str()) || from_below) {
+                wrong.push(format!("{room} imports {other} in {}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "imports that the table does not allow:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn only_the_room_named_after_a_table_writes_it() {
+    let mut wrong = Vec::new();
+    for (room, file, text) in sources() {
+        for (table, owner) in OWNER {
+            let writes = [format!("insert into {table} "), format!("update {table} "), format!("delete from {table} ")];
+            let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            if room != *owner && writes.iter().any(|w| flat.contains(w.as_str())) {
+                wrong.push(format!("{room} writes {table} in {}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn only_the_face_and_the_local_kinde_know_the_web_framework() {
+    for (room, file, text) in sources() {
+        if !["web", "local_kinde"].contains(&room.as_str()) {
+            assert!(!text.contains("axum::"), "{} speaks axum", file.display());
+        }
+    }
+}
+
+#[test]
+fn the_naive_handler_stays_in_the_engine_room() {
+    for (room, file, text) in sources() {
+        let uses = text.contains("engine_room::naive") && !["engine_room", "web"].contains(&room.as_str());
+        assert!(!uses, "{} uses the naive handler", file.display());
+    }
+}
+
+#[test]
+fn every_table_has_an_owner_in_the_table_above() {
+    let migrations = std::fs::read_dir(root().join("migrations")).unwrap();
+    let text: String = migrations.map(|m| std::fs::read_to_string(m.unwrap().path()).unwrap()).collect();
+    let made: BTreeSet<&str> =
+        text.lines().filter_map(|l| l.strip_prefix("create table ")).map(|l| l.split(' ').next().unwrap()).collect();
+    assert_eq!(made, OWNER.iter().map(|(table, _)| *table).collect());
+    assert!(!text.contains("public."), "migrations never name a schema: the Engine Room makes them in its own");
+}
+
+#[test]
+fn long_files_are_named() {
+    for (_, file, text) in sources() {
+        let lines = text.lines().count();
+        if lines > LONG_FILE {
+            println!("{lines} lines: {}", file.display());
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// (room, file, text without its unit tests) of every source file.
+fn sources() -> Vec<(String, PathBuf, String)> {
+    let src = root().join("src");
+    let mut files = Vec::new();
+    collect(&src, &mut files);
+    assert!(files.len() > 50, "the source was not found");
+    files
+        .into_iter()
+        .map(|file| {
+            let inner = file.strip_prefix(&src).unwrap().to_owned();
+            let room = inner.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
+            let text = std::fs::read_to_string(&file).unwrap();
+            let text = text.split("#[cfg(test)]\nmod tests").next().unwrap().to_owned();
+            (room, inner, text)
+        })
+        .collect()
+}
+
+fn collect(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, into);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+/// The rooms named by `crate::…` paths, grouped imports included; comments do not count.
+fn imported(text: &str) -> BTreeSet<String> {
+    let code: String = text.lines().filter(|l| !l.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let mut rooms = BTreeSet::new();
+    for part in code.split("crate::").skip(1) {
+        if let Some(group) = part.strip_prefix('{') {
+            let mut depth = 0_usize;
+            let mut word = String::new();
+            let mut fresh = true;
+            for c in group.chars() {
+                match c {
+                    '{' => depth += 1,
+                    '}' if depth == 0 => break,
+                    '}' => depth -= 1,
+                    ',' if depth == 0 => fresh = true,
+                    c if depth == 0 && fresh && (c.is_alphanumeric() || c == '_') => {
+                        word.push(c);
+                        continue;
+                    }
+                    _ => {}
+                }
+                if !word.is_empty() {
+                    rooms.insert(std::mem::take(&mut word));
+                    fresh = false;
+                }
+            }
+            if !word.is_empty() {
+                rooms.insert(word);
+            }
+        } else {
+            rooms.insert(part.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+        }
+    }
+    rooms
+}
