@@ -23,18 +23,32 @@ pub struct Standing {
     pub past_due_since: Option<OffsetDateTime>,
 }
 
-/// A plan change that is known to come.
+/// A change that is known to come: the standing from that moment on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upcoming {
     pub at_ns: i64,
     #[serde(with = "plan_word")]
     pub plan: Plan,
+    pub changed_ns: Option<i64>,
+    pub past_due_ns: Option<i64>,
 }
 
 impl Standing {
-    /// The plan at a moment: what is stored, and what was already known to come by then.
+    /// The standing at a moment: what is stored, and what was already known to come by then.
+    #[must_use]
+    pub fn at(&self, now: Instant) -> Self {
+        let passed = self.upcoming.partition_point(|u| u.at_ns <= now.nanos());
+        let Some(last) = passed.checked_sub(1).and_then(|n| self.upcoming.get(n)) else { return self.clone() };
+        Self {
+            plan: last.plan,
+            plan_changed: last.changed_ns.map(Instant::from_nanos),
+            upcoming: self.upcoming[passed..].to_vec(),
+            past_due_since: last.past_due_ns.map(|ns| Instant::from_nanos(ns).datetime()),
+        }
+    }
+
     pub fn plan_at(&self, now: Instant) -> Plan {
-        self.upcoming.iter().take_while(|u| u.at_ns <= now.nanos()).last().map_or(self.plan, |u| u.plan)
+        self.at(now).plan
     }
 }
 

@@ -43,6 +43,7 @@ pub struct Item {
     pub source: Source,
     pub key: EventKey,
     pub kind: String,
+    pub received: Instant,
     pub account: Option<AccountId>,
     pub requested_by: Option<String>,
     pub told: Told,
@@ -97,7 +98,10 @@ pub async fn apply(
     let keys: Vec<&EventKey> = items.iter().map(|i| &i.key).collect();
     let owners = whose::find(&mut *conn, items, rules, now).await?;
 
-    let ids: BTreeSet<AccountId> = owners.of_items.iter().filter(|o| o.declined.is_none()).filter_map(|o| o.account).collect();
+    let mut ids: BTreeSet<AccountId> =
+        owners.of_items.iter().filter(|o| o.declined.is_none()).filter_map(|o| o.account).collect();
+    // One that was only just made has its first entry coming, even if the event that named it is declined.
+    ids.extend(&owners.created);
     let mut books = load(&mut *conn, &ids, &owners.created, now).await?;
     checkpoints.reach(Step::Locked, &keys).await?;
 
@@ -112,7 +116,8 @@ pub async fn apply(
                 match ahead(item, at) {
                     Some(happens) => Verdict {
                         account: Some(account),
-                        due: Some(happens.datetime()),
+                        // The column keeps microseconds: the next whole one, or it would be due before it happens.
+                        due: Some(happens.plus(Duration::from_nanos(999)).datetime()),
                         ..Verdict::without_account(Reason::FromTheFuture { at: happens })
                     },
                     None => book.run(item, &rules.keys, at),
@@ -190,7 +195,7 @@ async fn write(
 
 fn ahead(item: &Item, now: Instant) -> Option<Instant> {
     match item.told.said {
-        Said::Fact { at, .. } if at > now.plus(AHEAD_LIMIT) => Some(at),
+        Said::Fact { at, .. } if at > item.received.plus(AHEAD_LIMIT) && at > now => Some(at),
         _ => None,
     }
 }

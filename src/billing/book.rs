@@ -15,7 +15,7 @@ use crate::domain::told::Said;
 use crate::ledger::{self, Entry};
 
 use super::apply::{Item, Verdict};
-use super::fold::{State, fold};
+use super::fold::{self, State, fold};
 use super::runs::{Effects, Granted, PlanChange};
 use super::verdict::{Before, judge};
 
@@ -57,7 +57,8 @@ impl Book {
     /// Runs one event: its facts take the place of what was stored of it, and the whole is folded anew.
     pub fn run(&mut self, item: &Item, keys: &PlanKeys, now: Instant) -> Verdict {
         let own = self.take_in(item);
-        let before = Before { plan: self.standing.plan_at(now), past_due: self.standing.past_due_since.is_some() };
+        let standing = self.standing.at(now);
+        let before = Before { plan: standing.plan, past_due: standing.past_due_since.is_some() };
         let state = fold(&self.facts, keys, now);
         let entries = self.grant(&state, item.id);
         let granted = entries.iter().filter(|e| e.reason == ledger::Why::Pro).map(|e| e.period).collect();
@@ -73,7 +74,10 @@ impl Book {
     fn take_in(&mut self, item: &Item) -> Option<Dated> {
         let dated = |at, fact| Dated { at, source: item.source, event: item.id, key: item.key.clone(), fact };
         let mut own: Vec<Dated> = match &item.told.said {
-            Said::AsStored => return self.facts.iter().find(|f| f.event == item.id).cloned(),
+            Said::AsStored => {
+                let said = |f: &&Dated| f.event == item.id && !matches!(f.fact, Fact::Snapshot { .. });
+                return self.facts.iter().find(said).cloned();
+            }
             Said::Nothing => Vec::new(),
             Said::Fact { at, fact } => vec![dated(*at, fact.clone())],
         };
@@ -135,8 +139,17 @@ pub fn standing_of(state: &State) -> Standing {
     Standing {
         plan: state.plan,
         plan_changed: state.decided.as_ref().map(|d| d.at),
-        upcoming: state.upcoming.iter().map(|u| Upcoming { at_ns: u.at.nanos(), plan: u.plan }).collect(),
+        upcoming: state.upcoming.iter().map(upcoming_of).collect(),
         past_due_since: state.past_due_since.map(microseconds),
+    }
+}
+
+fn upcoming_of(change: &fold::Upcoming) -> Upcoming {
+    Upcoming {
+        at_ns: change.at.nanos(),
+        plan: change.plan,
+        changed_ns: change.decided.map(Instant::nanos),
+        past_due_ns: change.past_due_since.map(|at| Instant::from_datetime(microseconds(at)).nanos()),
     }
 }
 

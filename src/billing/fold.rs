@@ -47,10 +47,14 @@ pub struct UnknownKey {
     pub key: EventKey,
 }
 
+/// What holds from a coming moment on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Upcoming {
     pub at: Instant,
     pub plan: Plan,
+    /// When what decides the plan happened.
+    pub decided: Option<Instant>,
+    pub past_due_since: Option<Instant>,
 }
 
 /// Folds the facts of one account, given in their total order ([`Dated::order`]), as read at `now`.
@@ -59,6 +63,7 @@ pub fn fold(facts: &[Dated], keys: &PlanKeys, now: Instant) -> State {
     let sides = [of_source(facts, Source::Kinde), of_source(facts, Source::Stripe)];
     let rulings = sides.each_ref().map(|side| plan::rule(side, keys, now));
     let ruling = foremost(&rulings);
+    let current = read(&sides, keys, now);
 
     let mut pro_periods = BTreeSet::new();
     let mut belonging = HashSet::new();
@@ -69,8 +74,8 @@ pub fn fold(facts: &[Dated], keys: &PlanKeys, now: Instant) -> State {
     State {
         plan: ruling.plan,
         decided: ruling.decided.as_ref().map(|d| Decided { at: d.at, by: d.by, key: d.key.clone() }),
-        upcoming: upcoming(&sides, keys, now, ruling.plan),
-        past_due_since: sides.iter().filter_map(|side| standing::past_due_since(side, keys, now)).min(),
+        upcoming: upcoming(&sides, keys, current),
+        past_due_since: current.past_due_since,
         pro_periods,
         belonging,
         unknown: rulings.iter().find_map(|r| r.unknown.clone()),
@@ -89,17 +94,30 @@ fn foremost<'r, 'f>(rulings: &'r [Ruling<'f>; 2]) -> &'r Ruling<'f> {
     if weight(stripe) > weight(kinde) { stripe } else { kinde }
 }
 
-fn upcoming(sides: &[Vec<&Dated>; 2], keys: &PlanKeys, now: Instant, mut plan: Plan) -> Vec<Upcoming> {
+/// Every change of what is read at `current` that the facts already call for: an end that takes effect settles what was owed,
+/// too, and nobody will be there to fold again.
+fn upcoming(sides: &[Vec<&Dated>; 2], keys: &PlanKeys, mut current: Upcoming) -> Vec<Upcoming> {
     let mut changes = Vec::new();
-    let moments: BTreeSet<Instant> = sides.iter().flatten().filter_map(|f| end_of(f)).filter(|at| *at > now).collect();
-    for at in moments {
-        let then = sides.iter().map(|side| plan::rule(side, keys, at).plan).max().unwrap_or(Plan::Free);
-        if then != plan {
-            plan = then;
-            changes.push(Upcoming { at, plan });
+    let moments = sides.iter().flatten().filter_map(|f| standing::may_end_plan(f, keys));
+    for at in moments.filter(|at| *at > current.at).collect::<BTreeSet<_>>() {
+        let then = read(sides, keys, at);
+        if (Upcoming { at, ..current }) != then {
+            current = then;
+            changes.push(then);
         }
     }
     changes
+}
+
+fn read(sides: &[Vec<&Dated>; 2], keys: &PlanKeys, at: Instant) -> Upcoming {
+    let rulings = sides.each_ref().map(|side| plan::rule(side, keys, at));
+    let ruling = foremost(&rulings);
+    Upcoming {
+        at,
+        plan: ruling.plan,
+        decided: ruling.decided.as_ref().map(|d| d.at),
+        past_due_since: sides.iter().filter_map(|side| standing::past_due_since(side, keys, at)).min(),
+    }
 }
 
 /// When an End takes effect: never before it was said.

@@ -27,7 +27,8 @@ pub fn past_due_since(facts: &[&Dated], keys: &PlanKeys, now: Instant) -> Option
     owed.into_iter().find(|at| ended.is_none_or(|ended| *at > ended.plus(CHANGE_SPAN)))
 }
 
-fn may_end_plan(fact: &Dated, keys: &PlanKeys) -> Option<Instant> {
+/// The moment at which this fact may end the plan.
+pub(super) fn may_end_plan(fact: &Dated, keys: &PlanKeys) -> Option<Instant> {
     match &fact.fact {
         Fact::Start { plan_key, .. } if keys.plan_of(plan_key) == Some(Plan::Free) => Some(fact.at),
         Fact::Snapshot { .. } => Some(fact.at),

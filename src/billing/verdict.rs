@@ -1,11 +1,12 @@
 //! What one event did to its account, in one of the closed set of reasons. Pure.
 
 use crate::domain::fact::{Dated, Fact};
+use crate::domain::instant::Instant;
 use crate::domain::period::Period;
 use crate::domain::plan::Plan;
 use crate::domain::reason::{Allowance, Newer, Reason};
 
-use super::fold::State;
+use super::fold::{State, Upcoming};
 use super::plan::Deciding;
 
 /// The account as it stood before this event ran: what was stored, read at this moment.
@@ -37,7 +38,7 @@ pub fn judge(fact: &Dated, before: Before, after: &State, granted: Vec<Period>) 
             if changed {
                 return Reason::PlanSet { plan: after.plan, granted, from: None };
             }
-            if let Some(change) = super::fold::end_of(fact).and_then(|at| after.upcoming.iter().find(|u| u.at == at)) {
+            if let Some(change) = super::fold::end_of(fact).and_then(|at| change_at(after, at)) {
                 return Reason::PlanSet { plan: change.plan, granted, from: Some(change.at) };
             }
             let held = after.unknown.is_some() || after.decided.as_ref().is_some_and(|d| d.by != Deciding::End);
@@ -62,6 +63,12 @@ pub fn judge(fact: &Dated, before: Before, after: &State, granted: Vec<Period>) 
         Fact::Opened | Fact::Snapshot { .. } if changed => Reason::PlanSet { plan: after.plan, granted, from: None },
         Fact::Opened | Fact::Snapshot { .. } => Reason::PlanAlready { plan: after.plan, granted },
     }
+}
+
+/// The change of plan that is to come at this moment.
+fn change_at(after: &State, at: Instant) -> Option<&Upcoming> {
+    let before = std::iter::once(after.plan).chain(after.upcoming.iter().map(|u| u.plan));
+    before.zip(&after.upcoming).find(|(before, u)| u.at == at && u.plan != *before).map(|(_, u)| u)
 }
 
 /// The plan change that decides, if it is newer than this one by the order of facts.

@@ -122,6 +122,8 @@ pub struct Settlement {
 }
 
 /// Marks events, each only if the lease is still ours. Returns how many were marked.
+///
+/// A replay that is parked with a time of its own is only put off: the run to come is still the one that was asked for.
 pub async fn settle(
     conn: &mut PgConnection,
     settlements: &[Settlement],
@@ -146,7 +148,8 @@ pub async fn settle(
         r#"update inbox_events e
            set status = s.status, reason = s.reason, account_id = coalesce(s.account, e.account_id), waits_for = s.waits_for,
                due_at = case when s.status = 'parked' then coalesce(s.due, 'infinity') else e.due_at end,
-               lease_token = null, claims = 0, processed_at = $8, replayed_by = null
+               lease_token = null, claims = 0, processed_at = $8,
+               replayed_by = case when s.status = 'parked' and s.due is not null then e.replayed_by end
            from unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::timestamptz[], $6::text[])
                 as s (id, status, reason, account, due, waits_for)
            where e.id = s.id and e.lease_token = $7 and e.status = 'processing'"#,

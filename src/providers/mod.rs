@@ -131,7 +131,7 @@ impl Providers {
     #[expect(clippy::unused_async, reason = "the arms that ask over the network await")]
     pub async fn resolve(&self, event: StoredEvent<'_>, clock: Clock) -> Result<Told, ResolveError> {
         let told = Self::read(event)?;
-        let Some(provider) = self.of(event.source) else { return Ok(told) };
+        let Some(provider) = self.of(event.source).filter(|_| is_worth_asking(&told)) else { return Ok(told) };
         let Some(answer) = provider.ask(&told, clock)? else { return Ok(told) };
         match contradiction(&told, &answer) {
             None => Ok(Told { answer: Some(answer), ..told }),
@@ -170,6 +170,12 @@ impl Providers {
 
 /// The type of the event we store ourselves when a Pro account first uses a period.
 pub const PERIOD_OPENED: &str = "bottle.period_opened";
+
+/// Of an event that will be ignored nothing needs to be known, least of all from a provider that is away.
+fn is_worth_asking(told: &Told) -> bool {
+    let is_person = told.whose.customer_type.as_ref().is_none_or(|customer_type| customer_type == "user");
+    is_person && matches!(told.said, Said::Fact { .. })
+}
 
 /// In what an answer contradicts the event that asked for it: it lacks what began, or still lists what ended.
 fn contradiction(told: &Told, answer: &Answer) -> Option<String> {

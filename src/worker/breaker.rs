@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::domain::event::Status;
 use crate::domain::ids::EventId;
 
 use super::process::Outcome;
@@ -22,6 +23,7 @@ const PROBE_LAST: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Breaker {
     state: State,
+    alarms: u32,
 }
 
 #[derive(Debug)]
@@ -43,7 +45,7 @@ pub enum Advice {
 
 impl Default for Breaker {
     fn default() -> Self {
-        Self { state: State::closed() }
+        Self { state: State::closed(), alarms: 0 }
     }
 }
 
@@ -58,11 +60,16 @@ impl Breaker {
         matches!(self.state, State::Open { .. })
     }
 
+    /// How often somebody had to be told.
+    pub fn alarms(&self) -> u32 {
+        self.alarms
+    }
+
     /// How long until the next probe; none while closed.
-    pub fn probe_in(&self) -> Option<Duration> {
+    pub fn probe_in(&self, now: Instant) -> Option<Duration> {
         match &self.state {
             State::Closed { .. } => None,
-            State::Open { next_probe, .. } => Some(next_probe.saturating_duration_since(Instant::now())),
+            State::Open { next_probe, .. } => Some(next_probe.saturating_duration_since(now)),
         }
     }
 
@@ -70,7 +77,8 @@ impl Breaker {
     pub fn saw(&mut self, outcomes: &[Outcome], more_due: bool) -> Advice {
         for outcome in outcomes {
             match (outcome, &mut self.state) {
-                (Outcome::Settled { .. }, state) => *state = State::closed(),
+                // Nothing less shows that this release can apply an event.
+                (Outcome::Settled { status: Status::Applied, .. }, state) => *state = State::closed(),
                 (Outcome::Failed { id, kind, fingerprint: print }, State::Closed { streak, fingerprint, kind: of }) => {
                     if *print != *fingerprint {
                         streak.clear();
@@ -94,20 +102,21 @@ impl Breaker {
     }
 
     /// The release is bad. Returns true the first time, when somebody has to be told.
-    pub fn open(&mut self) -> bool {
+    pub fn open(&mut self, now: Instant) -> bool {
         match &mut self.state {
             State::Closed { fingerprint, kind, .. } => {
                 self.state = State::Open {
                     fingerprint: std::mem::take(fingerprint),
                     kind: std::mem::take(kind),
                     wait: PROBE_FIRST,
-                    next_probe: Instant::now() + PROBE_FIRST,
+                    next_probe: now + PROBE_FIRST,
                 };
+                self.alarms += 1;
                 true
             }
             State::Open { wait, next_probe, .. } => {
                 *wait = (*wait * 2).min(PROBE_LAST);
-                *next_probe = Instant::now() + *wait;
+                *next_probe = now + *wait;
                 false
             }
         }

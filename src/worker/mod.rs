@@ -1,14 +1,17 @@
 //! The worker: claims due events and runs each to a verdict. Any number of them, in any number of processes.
 //!
-//! `process` is one claim from beginning to end; `backoff` and `breaker` decide about failures; `trouble` says whose fault one
-//! is. The loop here only waits, claims and stops.
+//! `process` is one claim from beginning to end, `unsettled` what is written where the handler gives no verdict; `backoff` and
+//! `breaker` decide about failures; `trouble` says whose fault one is. Here a crew takes its turns: wait, claim, run, and look what the failures have in common.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use rand::RngExt;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::inbox::{history, queue};
@@ -18,6 +21,7 @@ pub mod backoff;
 pub mod breaker;
 pub mod process;
 pub mod trouble;
+mod unsettled;
 
 use breaker::{Advice, Breaker};
 use process::{Charge, Engine, Outcome};
@@ -26,109 +30,181 @@ use process::{Charge, Engine, Outcome};
 const POLL: Duration = Duration::from_secs(1);
 const SWEEP: Duration = Duration::from_secs(60);
 
+/// The lanes of one process: they claim apart and judge together.
+pub struct Crew {
+    pub engine: Engine,
+    breaker: Mutex<Breaker>,
+    wake: Wake,
+}
+
+/// While the breaker is open one lane probes, the others wait until it closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    Probing,
+    Other,
+}
+
+/// What a turn came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    Worked,
+    NothingDue,
+    /// The breaker is open; the next probe is due in this time.
+    Paused(Duration),
+}
+
 /// Runs `lanes` claims side by side until `stop`; then finishes what is under way and returns.
 pub async fn run(engine: Engine, lanes: usize, wake: Wake, stop: CancellationToken) {
-    let breaker = Arc::new(Mutex::new(Breaker::default()));
-    rearm_plan_keys(&engine).await;
+    let crew = Arc::new(Crew::new(engine, wake));
+    crew.rearm_plan_keys().await;
     let mut tasks = JoinSet::new();
     for n in 0..lanes.max(1) {
-        tasks.spawn(lane(engine.clone(), n == 0, Arc::clone(&breaker), wake.clone(), stop.clone()));
+        let place = if n == 0 { Lane::Probing } else { Lane::Other };
+        tasks.spawn(lane(Arc::clone(&crew), place, stop.clone()));
     }
-    tasks.spawn(sweep(engine, wake, stop));
+    tasks.spawn(sweep(crew, stop));
     tasks.join_all().await;
 }
 
-async fn lane(engine: Engine, probes: bool, breaker: Arc<Mutex<Breaker>>, wake: Wake, stop: CancellationToken) {
+/// A panic outside an event's run is a fault of ours; it must not leave the process without a worker.
+async fn lane(crew: Arc<Crew>, place: Lane, stop: CancellationToken) {
     while !stop.is_cancelled() {
-        let pause = breaker.lock().await.probe_in();
-        let (limit, charge) = match pause {
-            None => (queue::CLAIM_LIMIT, Charge::Charged),
-            // Open: one lane probes with one event, the others wait until it closes.
-            Some(pause) if probes && pause.is_zero() => (1, Charge::Uncharged),
-            Some(pause) => {
-                idle(pause.max(Duration::from_millis(200)), None, &stop).await;
-                continue;
-            }
-        };
-        let claimed = match engine.claim(limit).await {
-            Ok(claimed) => claimed,
+        if AssertUnwindSafe(turns(&crew, place, &stop)).catch_unwind().await.is_err() {
+            tracing::error!("a lane of the worker panicked; it starts again");
+            idle(POLL, None, &stop).await;
+        }
+    }
+}
+
+async fn turns(crew: &Crew, place: Lane, stop: &CancellationToken) {
+    while !stop.is_cancelled() {
+        match crew.turn(place, Instant::now()).await {
+            Ok(Turn::Worked) => {}
+            Ok(Turn::NothingDue) => idle(jittered(POLL), Some(&crew.wake), stop).await,
+            Ok(Turn::Paused(pause)) => idle(pause.max(Duration::from_millis(200)), None, stop).await,
             Err(error) => {
                 tracing::warn!(%error, "the inbox could not be claimed from; trying again");
-                idle(POLL, None, &stop).await;
-                continue;
+                idle(POLL, None, stop).await;
             }
+        }
+    }
+}
+
+impl Crew {
+    pub fn new(engine: Engine, wake: Wake) -> Self {
+        Self { engine, breaker: Mutex::default(), wake }
+    }
+
+    /// How often the breaker had to tell somebody.
+    pub async fn alarms(&self) -> u32 {
+        self.breaker.lock().await.alarms()
+    }
+
+    /// One claim, run to its verdicts and judged. `now` is the breaker's clock; the events have the engine's.
+    pub async fn turn(&self, place: Lane, now: Instant) -> sqlx::Result<Turn> {
+        let pause = self.breaker.lock().await.probe_in(now);
+        let (limit, charge) = match (pause, place) {
+            (None, _) => (queue::CLAIM_LIMIT, Charge::Charged),
+            (Some(Duration::ZERO), Lane::Probing) => (1, Charge::Uncharged),
+            (Some(pause), _) => return Ok(Turn::Paused(pause)),
         };
+        let claimed = self.engine.claim(limit).await?;
         if claimed.is_empty() {
-            idle(jittered(POLL), Some(&wake), &stop).await;
-            continue;
+            return Ok(Turn::NothingDue);
         }
         let full = i64::try_from(claimed.len()).is_ok_and(|n| n == limit);
         if full {
-            wake.wake(); // there may be work for another lane
+            self.wake.wake(); // there may be work for another lane
         }
-        let outcomes = engine.process(claimed, charge).await;
-        judge(&engine, &breaker, &outcomes, full).await;
+        let outcomes = self.engine.process(claimed, charge).await;
+        self.judge(&outcomes, full, now).await;
+        Ok(Turn::Worked)
     }
-}
 
-async fn judge(engine: &Engine, breaker: &Mutex<Breaker>, outcomes: &[Outcome], full: bool) {
-    let mut breaker = breaker.lock().await;
-    let was_open = breaker.is_open();
-    match breaker.saw(outcomes, full) {
-        Advice::GoOn if was_open && !breaker.is_open() => tracing::info!("events can be applied again; the worker goes on"),
-        Advice::GoOn => {}
-        Advice::Doubt { kind, fingerprint } => {
-            if can_apply(engine, &kind).await {
-                breaker.close();
-            } else if breaker.open() {
-                tracing::error!(
-                    alert = "breaker",
-                    fingerprint,
-                    "every event fails alike and so does one that was applied before: the worker pauses and probes; no event is charged"
-                );
+    async fn judge(&self, outcomes: &[Outcome], full: bool, now: Instant) {
+        let mut breaker = self.breaker.lock().await;
+        let was_open = breaker.is_open();
+        match breaker.saw(outcomes, full) {
+            Advice::GoOn if was_open && !breaker.is_open() => tracing::info!("events can be applied again; the worker goes on"),
+            Advice::GoOn => {}
+            Advice::Doubt { kind, fingerprint } => match can_apply(&self.engine, &kind).await {
+                Proof::Can => breaker.close(),
+                Proof::CannotTell if !was_open => {}
+                Proof::Cannot | Proof::CannotTell => {
+                    if breaker.open(now) {
+                        tracing::error!(
+                            alert = "breaker",
+                            fingerprint,
+                            "every event fails alike and so does one that was applied before: the worker pauses and probes; no event is charged"
+                        );
+                    }
+                }
+            },
+        }
+    }
+
+    /// Events that waited for a plan key which is configured here.
+    async fn rearm_plan_keys(&self) {
+        let engine = &self.engine;
+        let keys: Vec<&str> = engine.rules.keys.pro.iter().chain(&engine.rules.keys.free).map(String::as_str).collect();
+        let rearmed = async {
+            let mut conn = engine.pool.acquire().await?;
+            let now = engine.clock.now(&mut *conn).await?;
+            queue::rearm_plan_keys(&mut conn, &keys, now).await
+        };
+        match rearmed.await {
+            Ok(0) => {}
+            Ok(events) => {
+                tracing::info!(events, "events that waited for a plan key are due: it is configured now");
+                self.wake.wake();
             }
+            Err(error) => tracing::warn!(%error, "events waiting for a plan key could not be looked at"),
         }
     }
-}
 
-/// Runs the last applied event of this type again and rolls it back: can this release apply it?
-async fn can_apply(engine: &Engine, kind: &str) -> bool {
-    let known_good = async {
-        let id = history::last_applied(&engine.pool, kind).await.ok()??;
-        history::as_claimed(&engine.pool, &[id]).await.ok()?.pop()
-    };
-    match known_good.await {
-        None => false,
-        Some(event) => engine.rehearse(&event).await.is_ok(),
-    }
-}
-
-/// Events that waited for a plan key which is configured now.
-async fn rearm_plan_keys(engine: &Engine) {
-    let keys: Vec<&str> = engine.rules.keys.pro.iter().chain(&engine.rules.keys.free).map(String::as_str).collect();
-    let rearmed = async {
-        let mut conn = engine.pool.acquire().await?;
-        let now = engine.clock.now(&mut *conn).await?;
-        queue::rearm_plan_keys(&mut conn, &keys, now).await
-    };
-    match rearmed.await {
-        Ok(0) => {}
-        Ok(events) => tracing::info!(events, "events that waited for a plan key are due: it is configured now"),
-        Err(error) => tracing::warn!(%error, "events waiting for a plan key could not be looked at"),
-    }
-}
-
-async fn sweep(engine: Engine, wake: Wake, stop: CancellationToken) {
-    while !stop.is_cancelled() {
-        match queue::rearm_sweep(&engine.pool, engine.clock).await {
+    async fn rearm_customers(&self) {
+        match queue::rearm_sweep(&self.engine.pool, self.engine.clock).await {
             Ok(0) => {}
             Ok(events) => {
                 tracing::warn!(events, "the sweep found parked events whose customer is known; they are due now");
-                wake.wake();
+                self.wake.wake();
             }
             Err(error) => tracing::warn!(%error, "parked events could not be swept"),
         }
+    }
+}
+
+enum Proof {
+    Can,
+    Cannot,
+    /// The database gave trouble, which says nothing about the release.
+    CannotTell,
+}
+
+/// Runs the last applied event of this type again and rolls it back: can this release apply it?
+async fn can_apply(engine: &Engine, kind: &str) -> Proof {
+    let known_good = async {
+        let Some(id) = history::last_applied(&engine.pool, kind).await? else { return Ok(None) };
+        Ok::<_, sqlx::Error>(history::as_claimed(&engine.pool, &[id]).await?.pop())
+    };
+    match known_good.await {
+        Err(_) => Proof::CannotTell,
+        Ok(None) => Proof::Cannot,
+        Ok(Some(event)) => match engine.rehearse(&event).await {
+            Ok(_) => Proof::Can,
+            Err(trouble) if trouble.is_transient() => Proof::CannotTell,
+            Err(_) => Proof::Cannot,
+        },
+    }
+}
+
+/// The net under what re-arms by itself: a restart, a mapping stored by another program, or an older worker that runs beside
+/// this one and does not know a plan key yet.
+async fn sweep(crew: Arc<Crew>, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        crew.rearm_customers().await;
         idle(SWEEP, None, &stop).await;
+        crew.rearm_plan_keys().await;
     }
 }
 

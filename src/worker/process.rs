@@ -8,33 +8,27 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
-use sqlx::{PgConnection, PgPool};
-use time::OffsetDateTime;
+use sqlx::PgPool;
 
 use crate::billing::apply::{self, Item, Rules, Verdict};
-use crate::billing::runs::{self, Effects, Run};
 use crate::checkpoint::{Checkpoints, Step};
 use crate::clock::Clock;
 use crate::domain::event::Status;
-use crate::domain::ids::{EventId, EventKey, LeaseToken};
-use crate::domain::instant::Instant;
-use crate::domain::reason::{self, Reason};
+use crate::domain::ids::{EventId, EventKey};
+use crate::domain::reason::Reason;
 use crate::domain::told::Told;
-use crate::inbox::queue::{self, Claimed, Failure, Settlement};
-use crate::providers::{Providers, ResolveError, StoredEvent};
+use crate::inbox::queue::{self, Claimed, Settlement};
+use crate::providers::{Providers, StoredEvent};
 
-use super::backoff;
-use super::trouble::{Trouble, fingerprint};
+use super::trouble::Trouble;
+use super::unsettled::{Halt, UNCHARGED_WAIT_SECS};
 
 /// Claims without a verdict after which an event is dead: its workers died each time.
 pub const CLAIMS_MAX: i32 = 20;
-/// Unexplained claims after which an event shares nothing with others any more: it may be what kills its workers.
+/// Unexplained claims after which an event no longer shares a transaction: it may be what kills its workers.
 const CLAIMS_SHARED_MAX: i32 = 3;
 /// Providers are asked about this many events at once.
 const ASKED_AT_ONCE: usize = 8;
-/// After database or network trouble, and while a provider's answer does not agree yet.
-const UNCHARGED_WAIT_SECS: f64 = 5.0;
-const ASK_AGAIN_SECS: i64 = 15;
 
 /// Everything a run needs.
 #[derive(Clone)]
@@ -92,13 +86,30 @@ impl Engine {
         if self.checkpoints.reach(Step::Claimed, &keys).await.is_err() {
             return vec![Outcome::Stopped; claimed.len()];
         }
-        let (claimed, others) = apart(claimed);
-        if let Some(first) = others.first() {
-            let ids: Vec<EventId> = others.iter().map(|c| c.id).collect();
-            self.give_back(&ids, first.token, 0.0).await;
+        let (mut suspects, sound): (Vec<Claimed>, Vec<Claimed>) = claimed.into_iter().partition(|c| c.claims > CLAIMS_SHARED_MAX);
+        // The least often claimed first: whoever was only a neighbour is through before the killer has its turn.
+        suspects.sort_by_key(|c| (c.claims, c.id));
+        let mut suspects = suspects.into_iter();
+        let suspect = suspects.next();
+        // One of them kills its workers. Whichever it is, the others must not be in our hands when it does: each such death
+        // would count against them too, and in the end all would be dead.
+        let mut outcomes = Vec::new();
+        for other in suspects {
+            self.give_back(&[other.id], other.token, 0.0).await;
+            outcomes.push(Outcome::Released);
         }
-        let mut outcomes = vec![Outcome::Released; others.len()];
-        let mut ready = Vec::new();
+        outcomes.extend(self.run_all(sound, charge).await);
+        if let Some(suspect) = suspect
+            && !outcomes.contains(&Outcome::Stopped)
+        {
+            outcomes.extend(self.run_all(vec![suspect], charge).await);
+        }
+        outcomes
+    }
+
+    /// Asks the provider about each, then runs what is ready together.
+    async fn run_all(&self, claimed: Vec<Claimed>, charge: Charge) -> Vec<Outcome> {
+        let count = claimed.len();
         let mut asked: Vec<_> = stream::iter(claimed)
             .map(|event| async {
                 let told = self.resolve(&event).await;
@@ -107,11 +118,16 @@ impl Engine {
             .buffer_unordered(ASKED_AT_ONCE)
             .collect()
             .await;
+        if asked.iter().any(|(_, told)| matches!(told, Err(Halt::Stopped))) {
+            return vec![Outcome::Stopped; count];
+        }
         asked.sort_by_key(|(event, _)| event.id);
+        let mut outcomes = Vec::with_capacity(count);
+        let mut ready = Vec::new();
         for (event, told) in asked {
             match told {
                 Ok(told) => ready.push(Ready { event, told }),
-                Err(halt) => outcomes.push(self.halt(&event, halt).await),
+                Err(halt) => outcomes.push(self.halt(&event, halt, charge).await),
             }
         }
         if !ready.is_empty() {
@@ -137,57 +153,37 @@ impl Engine {
 
     /// What applying a stored event again would do: the same code in a transaction that is rolled back. Asks no provider.
     pub async fn rehearse(&self, event: &Claimed) -> Result<Verdict, Trouble> {
-        let told = Providers::read(stored(event)).map_err(|e| Trouble::Unreadable(e.to_string()))?;
-        let mut tx = self.pool.begin().await?;
-        let now = self.clock.now(&mut *tx).await?;
-        let items = [item(event, told)];
-        let applied = apply::apply(&mut tx, &items, &self.rules, &self.checkpoints, now).await?;
-        tx.rollback().await?;
-        applied.verdicts.into_iter().next().ok_or(Trouble::LeaseLost)
+        caught(async {
+            let told = Providers::read(stored(event)).map_err(|e| Trouble::Unreadable(e.to_string()))?;
+            let mut tx = self.pool.begin().await?;
+            let now = self.clock.now(&mut *tx).await?;
+            let items = [item(event, told)];
+            let applied = apply::apply(&mut tx, &items, &self.rules, &self.checkpoints, now).await?;
+            tx.rollback().await?;
+            applied.verdicts.into_iter().next().ok_or(Trouble::LeaseLost)
+        })
+        .await
     }
 
     async fn resolve(&self, event: &Claimed) -> Result<Told, Halt> {
         if event.claims > CLAIMS_MAX {
             return Err(Halt::Unexplained);
         }
-        let told = self.providers.resolve(stored(event), self.clock).await?;
-        if self.checkpoints.reach(Step::Resolved, &[&event.key]).await.is_err() {
-            return Err(Halt::Stopped);
-        }
-        Ok(told)
-    }
-
-    /// An event that does not reach the handler.
-    async fn halt(&self, event: &Claimed, halt: Halt) -> Outcome {
-        let recorded = match &halt {
-            Halt::Stopped => return Outcome::Stopped,
-            Halt::Unexplained => self.record_dead(event, event.attempts, reason::dead_unexplained(event.claims - 1)).await,
-            Halt::Resolve(ResolveError::Unreadable(why)) => {
-                self.record_dead(event, event.attempts + 1, reason::dead(event.attempts + 1, why)).await
-            }
-            Halt::Resolve(ResolveError::NotYet { what }) => self.park_for_provider(event, what).await,
-            Halt::Resolve(ResolveError::Unavailable(why)) => {
-                tracing::warn!(event = %event.key, why, "the provider could not be asked; tried again later");
-                self.give_back(&[event.id], event.token, UNCHARGED_WAIT_SECS).await;
-                return Outcome::Released;
-            }
-        };
-        match recorded {
-            Ok(Some(status)) => Outcome::Settled { id: event.id, status },
-            Ok(None) => Outcome::LeaseLost,
-            Err(error) => {
-                tracing::warn!(event = %event.key, %error, "a verdict could not be stored; the lease will end");
-                Outcome::Released
-            }
-        }
+        caught(async {
+            let told = self.providers.resolve(stored(event), self.clock).await?;
+            self.checkpoints.reach(Step::Resolved, &[&event.key]).await.map_err(Trouble::from)?;
+            Ok(told)
+        })
+        .await
     }
 
     /// Events of one claim, together if that works, else each alone.
     async fn run(&self, batch: Vec<Ready>, charge: Charge) -> Vec<Outcome> {
-        match self.attempt(&batch).await {
+        match caught(self.handle(&batch)).await {
             Ok(outcomes) => outcomes,
             Err(trouble) if trouble.is_stop() => vec![Outcome::Stopped; batch.len()],
-            Err(trouble) if trouble.is_transient() => {
+            // A row that one event waits for in vain is no reason to hold up the others: they part.
+            Err(trouble) if trouble.is_transient() && (batch.len() == 1 || !trouble.is_contention()) => {
                 tracing::warn!(
                     error = trouble.chain(),
                     events = batch.len(),
@@ -199,6 +195,9 @@ impl Engine {
                 let mut outcomes = Vec::with_capacity(batch.len());
                 for one in batch {
                     outcomes.extend(Box::pin(self.run(vec![one], charge)).await);
+                    if outcomes.contains(&Outcome::Stopped) {
+                        break;
+                    }
                 }
                 outcomes
             }
@@ -206,17 +205,6 @@ impl Engine {
                 Some(one) => vec![self.failed(&one.event, &trouble, charge).await],
                 None => Vec::new(),
             },
-        }
-    }
-
-    async fn attempt(&self, batch: &[Ready]) -> Result<Vec<Outcome>, Trouble> {
-        match AssertUnwindSafe(self.handle(batch)).catch_unwind().await {
-            Ok(result) => result,
-            Err(panic) => {
-                let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-                Err(Trouble::Panic(text.unwrap_or_else(|| "no message".to_owned())))
-            }
         }
     }
 
@@ -259,61 +247,6 @@ impl Engine {
         Ok(outcomes)
     }
 
-    async fn failed(&self, event: &Claimed, trouble: &Trouble, charge: Charge) -> Outcome {
-        let error = trouble.chain();
-        match self.record_failure(event, &error, charge).await {
-            Ok(true) => Outcome::Failed { id: event.id, kind: event.kind.clone(), fingerprint: fingerprint(&error) },
-            Ok(false) => Outcome::LeaseLost,
-            Err(unstored) => {
-                tracing::warn!(event = %event.key, error, %unstored, "a failure could not be stored; the lease will end");
-                Outcome::Released
-            }
-        }
-    }
-
-    async fn record_failure(&self, event: &Claimed, error: &str, charge: Charge) -> sqlx::Result<bool> {
-        let mut tx = self.pool.begin().await?;
-        let now = self.clock.now(&mut *tx).await?;
-        let attempts = event.attempts + i32::from(charge == Charge::Charged);
-        let failure = match (charge, backoff::wait_after(attempts)) {
-            (Charge::Charged, None) => {
-                tracing::error!(event = %event.key, error, attempts, "event is dead; it needs a person");
-                let reason = reason::dead(attempts, error);
-                Failure { status: Status::Dead, attempts, reason, error: error.to_owned(), due: now }
-            }
-            (_, wait) => {
-                let due = now + wait.unwrap_or(std::time::Duration::from_secs(30));
-                tracing::warn!(event = %event.key, error, attempts, next_try = %due, "event failed");
-                let reason = reason::failed(error, Instant::from_datetime(due));
-                Failure { status: Status::Failed, attempts, reason, error: error.to_owned(), due }
-            }
-        };
-        let stored = record(&mut tx, event, &failure, now).await?;
-        tx.commit().await?;
-        Ok(stored)
-    }
-
-    async fn record_dead(&self, event: &Claimed, attempts: i32, reason: String) -> sqlx::Result<Option<Status>> {
-        tracing::error!(event = %event.key, reason, "event is dead; it needs a person");
-        let mut tx = self.pool.begin().await?;
-        let now = self.clock.now(&mut *tx).await?;
-        let failure = Failure { status: Status::Dead, attempts, error: reason.clone(), reason, due: now };
-        let stored = record(&mut tx, event, &failure, now).await?;
-        tx.commit().await?;
-        Ok(stored.then_some(Status::Dead))
-    }
-
-    async fn park_for_provider(&self, event: &Claimed, what: &str) -> sqlx::Result<Option<Status>> {
-        let mut tx = self.pool.begin().await?;
-        let now = self.clock.now(&mut *tx).await?;
-        let reason = Reason::WaitsForProvider { what: what.to_owned() };
-        let due = Some(now + time::Duration::seconds(ASK_AGAIN_SECS));
-        let settlement = settlement(event.id, &Verdict { due, ..Verdict::without_account(reason) });
-        let marked = queue::settle(&mut tx, &[settlement], event.token, now).await?;
-        tx.commit().await?;
-        Ok((marked == 1).then_some(Status::Parked))
-    }
-
     /// Gives a claim back, uncharged.
     async fn release(&self, batch: &[Ready]) -> Vec<Outcome> {
         let ids: Vec<EventId> = batch.iter().map(|r| r.event.id).collect();
@@ -322,53 +255,15 @@ impl Engine {
         }
         vec![Outcome::Released; batch.len()]
     }
-
-    async fn give_back(&self, ids: &[EventId], token: LeaseToken, wait_secs: f64) {
-        if let Err(error) = queue::release(&self.pool, ids, token, wait_secs, self.clock).await {
-            tracing::warn!(?ids, %error, "a claim could not be given back; the lease will end");
-        }
-    }
 }
 
-/// What to run now, and what to give back before that.
-///
-/// Events whose workers died several times may be what killed them, so they run one by one with nothing else in our hands: a
-/// transaction of its own would not do, since all that a dying worker holds is one claim older. The least often claimed goes
-/// first, so that whoever was only a neighbour is through before the killer has its turn.
-fn apart(claimed: Vec<Claimed>) -> (Vec<Claimed>, Vec<Claimed>) {
-    let suspect = claimed.iter().filter(|c| c.claims > CLAIMS_SHARED_MAX).min_by_key(|c| (c.claims, c.id)).map(|c| c.id);
-    match suspect {
-        None => (claimed, Vec::new()),
-        Some(id) => claimed.into_iter().partition(|c| c.id == id),
-    }
-}
-
-/// Why an event does not reach the handler.
-enum Halt {
-    Resolve(ResolveError),
-    Unexplained,
-    Stopped,
-}
-
-impl From<ResolveError> for Halt {
-    fn from(error: ResolveError) -> Self {
-        Self::Resolve(error)
-    }
-}
-
-async fn record(conn: &mut PgConnection, event: &Claimed, failure: &Failure, now: OffsetDateTime) -> sqlx::Result<bool> {
-    let stored = queue::fail(&mut *conn, event, failure, now).await?;
-    if stored {
-        let run = Run {
-            event: event.id,
-            status: failure.status,
-            sentence: failure.reason.clone(),
-            effects: Effects::default(),
-            requested_by: event.replayed_by.clone(),
-        };
-        runs::record(conn, &[run], now).await?;
-    }
-    Ok(stored)
+/// A panic is trouble like any other: it is the event's, not the worker's.
+async fn caught<T, E: From<Trouble>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        Err(Trouble::Panic(text.unwrap_or_else(|| "no message".to_owned())).into())
+    })
 }
 
 fn stored(event: &Claimed) -> StoredEvent<'_> {
@@ -387,13 +282,14 @@ fn item(event: &Claimed, told: Told) -> Item {
         source: event.source,
         key: event.key.clone(),
         kind: event.kind.clone(),
+        received: event.received,
         account: event.account,
         requested_by: event.replayed_by.clone(),
         told,
     }
 }
 
-fn settlement(id: EventId, verdict: &Verdict) -> Settlement {
+pub(super) fn settlement(id: EventId, verdict: &Verdict) -> Settlement {
     Settlement {
         id,
         status: verdict.reason.status(),

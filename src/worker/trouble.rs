@@ -1,5 +1,6 @@
 //! What went wrong with a run, and whose fault it is.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 
 use crate::billing::apply;
@@ -29,17 +30,24 @@ impl Trouble {
 
     /// Database or network trouble: the event is not at fault, so it is not charged.
     pub fn is_transient(&self) -> bool {
-        if matches!(self, Self::LeaseLost) {
-            return true;
-        }
+        matches!(self, Self::LeaseLost) || self.database().is_some_and(transient)
+    }
+
+    /// Transient, and about the rows that this transaction met: another one may get through.
+    pub fn is_contention(&self) -> bool {
+        let code = self.database().and_then(sqlx::Error::as_database_error).and_then(|db| db.code().map(Cow::into_owned));
+        code.is_some_and(|code| ["40001", "40P01", "55P03", "57014"].contains(&code.as_str()))
+    }
+
+    fn database(&self) -> Option<&sqlx::Error> {
         let mut cause: Option<&(dyn StdError + 'static)> = Some(self);
         while let Some(error) = cause {
             if let Some(error) = error.downcast_ref::<sqlx::Error>() {
-                return transient(error);
+                return Some(error);
             }
             cause = error.source();
         }
-        false
+        None
     }
 
     /// The whole chain in one line.
@@ -74,15 +82,31 @@ fn transient(error: &sqlx::Error) -> bool {
     }
 }
 
-/// The same trouble gives the same fingerprint: ids and numbers are taken out.
+/// The same trouble gives the same fingerprint: words with a digit in them (ids, times, amounts) are taken out.
 pub fn fingerprint(error: &str) -> String {
+    let is_of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ':' | '.');
     let mut print = String::new();
-    for c in error.chars().take(200) {
-        if !c.is_ascii_digit() {
-            print.push(c);
-        } else if !print.ends_with('#') {
-            print.push('#');
-        }
+    for part in error.split_inclusive(|c| !is_of_word(c)) {
+        let word = part.trim_end_matches(|c| !is_of_word(c));
+        print.push_str(if word.contains(|c: char| c.is_ascii_digit()) { "#" } else { word });
+        print.push_str(&part[word.len()..]);
     }
-    print
+    print.chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fingerprint;
+
+    #[test]
+    fn what_differs_from_event_to_event_is_not_in_the_fingerprint() {
+        for (one, other) in [
+            ("event_0a1b2c cannot be read", "event_9f8e cannot be read"),
+            ("key free:12:2026-10 exists", "key free:7:2026-11 exists"),
+            ("at 10:00:00.5 of 3", "at 09:59:01 of 12"),
+        ] {
+            assert_eq!(fingerprint(one), fingerprint(other));
+        }
+        assert_ne!(fingerprint("no plan `gold`"), fingerprint("no plan `silver`"));
+    }
 }

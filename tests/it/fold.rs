@@ -38,8 +38,11 @@ proptest! {
         let mut sorted = facts.clone();
         sorted.sort_by(|a, b| a.order().cmp(&b.order()));
         let state = fold(&sorted, &PlanKeys::default(), now);
-        let read = state.upcoming.iter().take_while(|u| u.at <= later).last().map_or(state.plan, |u| u.plan);
-        prop_assert_eq!(read, oracle(&facts, &PlanKeys::default(), later).plan);
+        let now = (state.plan, state.decided.map(|d| d.at), state.past_due_since);
+        let read = state.upcoming.iter().take_while(|u| u.at <= later).last();
+        let read = read.map_or(now, |u| (u.plan, u.decided, u.past_due_since));
+        let want = oracle(&facts, &PlanKeys::default(), later);
+        prop_assert_eq!(read, (want.plan, want.plan_changed_at, want.past_due_since));
     }
 
     #[test]

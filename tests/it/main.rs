@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report, also from its support")]
 
+mod breaker;
 mod browser;
 mod cli;
 mod engine_room_page;
@@ -15,6 +16,7 @@ mod intake_copies;
 mod intake_server;
 mod intake_trouble;
 mod intake_wire;
+mod interleavings;
 mod jwks;
 mod kills;
 mod kinde_reading;
@@ -22,7 +24,12 @@ mod local_kinde;
 mod naive;
 mod oracle;
 mod outbound;
+mod outcomes;
+mod parked;
 mod peer;
+mod pipeline_histories;
 mod postgres;
+mod queue;
 mod start;
 mod support;
+mod zombies;

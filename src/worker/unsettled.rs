@@ -1,0 +1,149 @@
+//! What is written of an event that has no verdict from the handler: tried again, given back, waiting for its provider, dead.
+//! Each only if the lease is still ours.
+
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+
+use crate::billing::apply::Verdict;
+use crate::billing::runs::{self, Effects, Run};
+use crate::domain::event::Status;
+use crate::domain::ids::{EventId, LeaseToken};
+use crate::domain::instant::Instant;
+use crate::domain::reason::{self, Reason};
+use crate::inbox::queue::{self, Claimed, Failure};
+use crate::providers::ResolveError;
+
+use super::backoff;
+use super::process::{Charge, Engine, Outcome, settlement};
+use super::trouble::{Trouble, fingerprint};
+
+/// After database or network trouble.
+pub(super) const UNCHARGED_WAIT_SECS: f64 = 5.0;
+/// While a provider's answer does not agree yet.
+const ASK_AGAIN_SECS: i64 = 15;
+
+/// Why an event does not reach the handler.
+pub(super) enum Halt {
+    Resolve(ResolveError),
+    Trouble(Trouble),
+    Unexplained,
+    Stopped,
+}
+
+impl From<Trouble> for Halt {
+    fn from(trouble: Trouble) -> Self {
+        if trouble.is_stop() { Self::Stopped } else { Self::Trouble(trouble) }
+    }
+}
+
+impl From<ResolveError> for Halt {
+    fn from(error: ResolveError) -> Self {
+        Self::Resolve(error)
+    }
+}
+
+impl Engine {
+    /// An event that does not reach the handler.
+    pub(super) async fn halt(&self, event: &Claimed, halt: Halt, charge: Charge) -> Outcome {
+        let recorded = match &halt {
+            Halt::Stopped => return Outcome::Stopped,
+            Halt::Trouble(trouble) => return self.failed(event, trouble, charge).await,
+            Halt::Unexplained => self.record_dead(event, event.attempts, reason::dead_unexplained(event.claims - 1)).await,
+            Halt::Resolve(ResolveError::Unreadable(why)) => {
+                self.record_dead(event, event.attempts + 1, reason::dead(event.attempts + 1, why)).await
+            }
+            Halt::Resolve(ResolveError::NotYet { what }) => self.park_for_provider(event, what).await,
+            Halt::Resolve(ResolveError::Unavailable(why)) => {
+                tracing::warn!(event = %event.key, why, "the provider could not be asked; tried again later");
+                self.give_back(&[event.id], event.token, UNCHARGED_WAIT_SECS).await;
+                return Outcome::Released;
+            }
+        };
+        match recorded {
+            Ok(Some(status)) => Outcome::Settled { id: event.id, status },
+            Ok(None) => Outcome::LeaseLost,
+            Err(error) => {
+                tracing::warn!(event = %event.key, %error, "a verdict could not be stored; the lease will end");
+                Outcome::Released
+            }
+        }
+    }
+
+    pub(super) async fn failed(&self, event: &Claimed, trouble: &Trouble, charge: Charge) -> Outcome {
+        let error = trouble.chain();
+        match self.record_failure(event, &error, charge).await {
+            Ok(true) => Outcome::Failed { id: event.id, kind: event.kind.clone(), fingerprint: fingerprint(&error) },
+            Ok(false) => Outcome::LeaseLost,
+            Err(unstored) => {
+                tracing::warn!(event = %event.key, error, %unstored, "a failure could not be stored; the lease will end");
+                Outcome::Released
+            }
+        }
+    }
+
+    async fn record_failure(&self, event: &Claimed, error: &str, charge: Charge) -> sqlx::Result<bool> {
+        let mut tx = self.pool.begin().await?;
+        let now = self.clock.now(&mut *tx).await?;
+        let attempts = event.attempts + i32::from(charge == Charge::Charged);
+        let failure = match (charge, backoff::wait_after(attempts)) {
+            (Charge::Charged, None) => {
+                tracing::error!(event = %event.key, error, attempts, "event is dead; it needs a person");
+                let reason = reason::dead(attempts, error);
+                Failure { status: Status::Dead, attempts, reason, error: error.to_owned(), due: now }
+            }
+            (_, wait) => {
+                let due = now + wait.unwrap_or(Duration::from_secs(30));
+                tracing::warn!(event = %event.key, error, attempts, next_try = %due, "event failed");
+                let reason = reason::failed(error, Instant::from_datetime(due));
+                Failure { status: Status::Failed, attempts, reason, error: error.to_owned(), due }
+            }
+        };
+        let stored = record(&mut tx, event, &failure, now).await?;
+        tx.commit().await?;
+        Ok(stored)
+    }
+
+    async fn record_dead(&self, event: &Claimed, attempts: i32, reason: String) -> sqlx::Result<Option<Status>> {
+        tracing::error!(event = %event.key, reason, "event is dead; it needs a person");
+        let mut tx = self.pool.begin().await?;
+        let now = self.clock.now(&mut *tx).await?;
+        let failure = Failure { status: Status::Dead, attempts, error: reason.clone(), reason, due: now };
+        let stored = record(&mut tx, event, &failure, now).await?;
+        tx.commit().await?;
+        Ok(stored.then_some(Status::Dead))
+    }
+
+    async fn park_for_provider(&self, event: &Claimed, what: &str) -> sqlx::Result<Option<Status>> {
+        let mut tx = self.pool.begin().await?;
+        let now = self.clock.now(&mut *tx).await?;
+        let reason = Reason::WaitsForProvider { what: what.to_owned() };
+        let due = Some(now + time::Duration::seconds(ASK_AGAIN_SECS));
+        let settlement = settlement(event.id, &Verdict { due, ..Verdict::without_account(reason) });
+        let marked = queue::settle(&mut tx, &[settlement], event.token, now).await?;
+        tx.commit().await?;
+        Ok((marked == 1).then_some(Status::Parked))
+    }
+
+    pub(super) async fn give_back(&self, ids: &[EventId], token: LeaseToken, wait_secs: f64) {
+        if let Err(error) = queue::release(&self.pool, ids, token, wait_secs, self.clock).await {
+            tracing::warn!(?ids, %error, "a claim could not be given back; the lease will end");
+        }
+    }
+}
+
+async fn record(conn: &mut PgConnection, event: &Claimed, failure: &Failure, now: OffsetDateTime) -> sqlx::Result<bool> {
+    let stored = queue::fail(&mut *conn, event, failure, now).await?;
+    if stored {
+        let run = Run {
+            event: event.id,
+            status: failure.status,
+            sentence: failure.reason.clone(),
+            effects: Effects::default(),
+            requested_by: event.replayed_by.clone(),
+        };
+        runs::record(conn, &[run], now).await?;
+    }
+    Ok(stored)
+}
