@@ -158,6 +158,17 @@ pub async fn standing_of(conn: &mut PgConnection, id: AccountId) -> Result<Optio
     row.map(|r| standing(&r.plan, r.plan_changed_ns, r.upcoming, r.past_due_since)).transpose()
 }
 
+/// Who an account belongs to and what is stored of it, without locking it.
+pub async fn overview(conn: &mut PgConnection, id: AccountId) -> Result<Option<(KindeUserId, Standing)>, Error> {
+    let row = sqlx::query!(
+        r#"select kinde_user_id as "user: KindeUserId", plan, plan_changed_ns, upcoming, past_due_since from accounts where id = $1"#,
+        id.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    row.map(|r| Ok((r.user, standing(&r.plan, r.plan_changed_ns, r.upcoming, r.past_due_since)?))).transpose()
+}
+
 /// All account ids above `after`, for a check of everything, a page at a time.
 pub async fn page_of_ids(conn: &mut PgConnection, after: AccountId, limit: i64) -> sqlx::Result<Vec<AccountId>> {
     sqlx::query_scalar!(r#"select id as "id: AccountId" from accounts where id > $1 order by id limit $2"#, after.0, limit)

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use sqlx::PgPool;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{ConnectOptions as _, Connection as _, PgPool};
 
 static MIGRATIONS: Migrator = sqlx::migrate!();
 
@@ -79,12 +79,12 @@ pub fn pool(options: &PgConnectOptions, purpose: Use) -> PgPool {
 
 /// Brings the database up to date. One process at a time does it; the others wait.
 pub async fn migrate(options: &PgConnectOptions) -> Result<(), Error> {
-    let pool = PgPoolOptions::new()
-        .max_connections(1)
-        .acquire_timeout(Duration::from_secs(10))
-        .connect_with(options.clone().application_name("bottle migrate"))
-        .await
-        .map_err(Error::Unreachable)?;
+    let options = options.clone().application_name("bottle migrate");
+    // A pool would only say that it timed out: what keeps a connection from being made is told as it is.
+    let connected = tokio::time::timeout(Duration::from_secs(10), options.connect()).await;
+    let connection = connected.map_err(|_| Error::Unreachable(sqlx::Error::PoolTimedOut))?.map_err(Error::Unreachable)?;
+    let _ = connection.close().await;
+    let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
     let done = MIGRATIONS.run(&pool).await;
     pool.close().await;
     done.map_err(|error| match error {

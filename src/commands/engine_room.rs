@@ -6,6 +6,8 @@ use anyhow::bail;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
+use tracing::instrument::WithSubscriber as _;
+use tracing::subscriber::NoSubscriber;
 
 use crate::config::Config;
 use crate::engine_room::scenario::{Script, Stop};
@@ -40,7 +42,12 @@ pub async fn run(config: Config, args: EngineRoomArgs) -> anyhow::Result<ExitCod
     };
     let database = Database::attach(&config).await?;
     let stand = Stand::build(&database.options).await?;
-    let done = if args.every_order { every(&stand, args.json).await } else { one(&stand, &script, args.json).await };
+    // What happens in the room is no live event: the log does not speak of it.
+    let quiet = NoSubscriber::new();
+    let done = match args.every_order {
+        true => every(&stand, args.json).with_subscriber(quiet).await,
+        false => one(&stand, &script, args.json).with_subscriber(quiet).await,
+    };
     stand.pool.close().await;
     database.stop().await?;
     done

@@ -17,6 +17,7 @@ macro_rules! say {
 
 mod database;
 mod engine_room;
+mod events;
 mod parts;
 mod replay;
 mod serve;
@@ -55,6 +56,10 @@ enum Command {
     ///
     /// Exit codes: 0 stopped by Ctrl-C or SIGTERM, 1 it could not start, 2 wrong usage.
     Worker,
+    /// The latest events: what became of each, and where that left the accounts
+    ///
+    /// Exit codes: 0 done, 1 it went wrong, 2 wrong usage.
+    Events(events::EventsArgs),
     /// Put stored events back in the queue and see them run again
     ///
     /// Exit codes: 0 every event reached a verdict, 1 one did not, is dead or is not stored, 2 wrong usage.
@@ -82,6 +87,7 @@ impl Cli {
             Command::Serve => serve::run(self.settings.check()?, serve::Roles { web: true, worker: true }).await,
             Command::Web => serve::run(self.settings.check()?, serve::Roles { web: true, worker: false }).await,
             Command::Worker => serve::run(self.settings.check()?, serve::Roles { web: false, worker: true }).await,
+            Command::Events(args) => events::run(self.settings.check()?, args).await,
             Command::Replay(args) => replay::run(self.settings.check()?, args).await,
             Command::EngineRoom(args) => engine_room::run(self.settings.check()?, args).await,
             Command::LocalKinde(args) => Ok(crate::local_kinde::cli::run(*args).await?),

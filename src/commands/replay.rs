@@ -55,7 +55,7 @@ pub async fn run(config: Config, args: ReplayArgs) -> anyhow::Result<ExitCode> {
     let filter = match args.filter() {
         Ok(filter) => filter,
         Err(wrong) => {
-            eprintln!("bottle replay: {wrong}");
+            eprintln!("bottle replay: {wrong:#}");
             return Ok(ExitCode::from(2));
         }
     };
@@ -90,6 +90,9 @@ async fn replay(pool: &PgPool, engine: Engine, filter: &Filter, args: &ReplayArg
     }
     if found.is_empty() {
         say!("No stored event matches.");
+        if args.since.is_some() && args.status.is_empty() {
+            say!("(--since alone leaves out what is applied or ignored; choose those with --status.)");
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if args.dry_run {
@@ -176,7 +179,7 @@ impl ReplayArgs {
             bail!("name events, or choose them with --since, --status or --type");
         }
         let since = match &self.since {
-            Some(text) => Some(Instant::parse(text).context("--since")?.datetime()),
+            Some(text) => Some(moment(text)?.datetime()),
             None => None,
         };
         let unfinished = || vec![Status::Received, Status::Failed, Status::Parked, Status::Dead];
@@ -200,4 +203,11 @@ fn confirmed(events: usize) -> anyhow::Result<bool> {
 fn asked_by() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "somebody".to_owned());
     format!("{user} (command line)")
+}
+
+/// A time, or a day, which means its beginning.
+fn moment(text: &str) -> anyhow::Result<Instant> {
+    let day = text.len() == "2026-10-21".len();
+    let read = if day { Instant::parse(&format!("{text}T00:00:00Z")) } else { Instant::parse(text) };
+    read.map_err(|_| anyhow::anyhow!("--since: `{text}` is no time; write it like 2026-10-21 or 2026-10-21T10:00:00Z"))
 }

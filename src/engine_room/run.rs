@@ -69,7 +69,11 @@ async fn deliver(stand: &Stand, sending: &Sending, before: &Rows) -> Result<RunS
         naive: naive::FRESH,
         pipeline: account(&rows),
         outcome: outcome(sending, before, &rows, watch.stopped()),
-        trace: trace::lines(&watch.steps(), rows.inbox.iter().any(|r| r.event == sending.event && r.seen > 1)),
+        trace: trace::lines(
+            &watch.steps(),
+            rows.inbox.iter().any(|r| r.event == sending.event && r.seen > 1),
+            sending.stop.filter(|_| watch.stopped()),
+        ),
         rows,
     })
 }

@@ -1,11 +1,20 @@
 //! Which guard held at each step that a delivery really took, and where to read about it.
 
 use super::TraceLine;
+use super::scenario::Place;
 use crate::checkpoint::Step;
 
-/// The steps as lines; `copy`: the event was stored before.
-pub fn lines(steps: &[Step], copy: bool) -> Vec<TraceLine> {
-    steps.iter().filter_map(|step| line(*step, copy)).collect()
+/// The steps as lines; `copy`: the event was stored before; `stopped`: where the process was cut off.
+pub fn lines(steps: &[Step], copy: bool, stopped: Option<Place>) -> Vec<TraceLine> {
+    let mut lines: Vec<TraceLine> = steps.iter().filter_map(|step| line(*step, copy)).collect();
+    if stopped.is_some_and(|place| !place.is_unanswered()) {
+        lines.push(TraceLine {
+            step: "rolled back".to_owned(),
+            guard: "Plan, allowance and mark share one transaction: cut off before its end, none of it counts.".to_owned(),
+            source: "src/worker/process.rs",
+        });
+    }
+    lines
 }
 
 fn line(step: Step, copy: bool) -> Option<TraceLine> {

@@ -38,7 +38,8 @@ pub struct Filter {
 /// The events that match, oldest first, up to `limit`. A key may be the provider's event id or ours.
 pub async fn find(db: impl PgExecutor<'_>, filter: &Filter, limit: i64) -> sqlx::Result<Vec<Event>> {
     let statuses: Vec<&str> = filter.statuses.iter().map(|s| s.as_str()).collect();
-    let rows = sqlx::query!(
+    let rows = sqlx::query_as!(
+        Row,
         r#"select id as "id: EventId", source, dedupe_key as "key: EventKey", type as kind, status, reason, attempts, claims,
                   seen_count, received_at, account_id as "account: AccountId"
            from inbox_events
@@ -55,23 +56,54 @@ pub async fn find(db: impl PgExecutor<'_>, filter: &Filter, limit: i64) -> sqlx:
     )
     .fetch_all(db)
     .await?;
-    rows.into_iter()
-        .map(|r| {
-            Ok(Event {
-                id: r.id,
-                source: r.source.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-                key: r.key,
-                kind: r.kind,
-                status: r.status.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-                reason: r.reason,
-                attempts: r.attempts,
-                claims: r.claims,
-                seen_count: r.seen_count,
-                received_at: r.received_at,
-                account: r.account,
-            })
+    rows.into_iter().map(Row::event).collect()
+}
+
+/// The events that arrived last, oldest first.
+pub async fn latest(db: impl PgExecutor<'_>, limit: i64) -> sqlx::Result<Vec<Event>> {
+    let mut rows = sqlx::query_as!(
+        Row,
+        r#"select id as "id: EventId", source, dedupe_key as "key: EventKey", type as kind, status, reason, attempts, claims,
+                  seen_count, received_at, account_id as "account: AccountId"
+           from inbox_events order by id desc limit $1"#,
+        limit
+    )
+    .fetch_all(db)
+    .await?;
+    rows.reverse();
+    rows.into_iter().map(Row::event).collect()
+}
+
+struct Row {
+    id: EventId,
+    source: String,
+    key: EventKey,
+    kind: String,
+    status: String,
+    reason: Option<String>,
+    attempts: i32,
+    claims: i32,
+    seen_count: i32,
+    received_at: OffsetDateTime,
+    account: Option<AccountId>,
+}
+
+impl Row {
+    fn event(self) -> sqlx::Result<Event> {
+        Ok(Event {
+            id: self.id,
+            source: self.source.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            key: self.key,
+            kind: self.kind,
+            status: self.status.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
+            reason: self.reason,
+            attempts: self.attempts,
+            claims: self.claims,
+            seen_count: self.seen_count,
+            received_at: self.received_at,
+            account: self.account,
         })
-        .collect()
+    }
 }
 
 /// Events as a worker would get them, without claiming them: for a rehearsal that is rolled back.

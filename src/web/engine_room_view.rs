@@ -112,7 +112,6 @@ struct InboxLine {
     status: &'static str,
     reason: String,
     seen: u32,
-    claims: u32,
 }
 
 /// # Errors
@@ -297,7 +296,6 @@ fn database(rows: Option<&Rows>) -> Database {
         status: row.status.as_str(),
         reason: row.reason.clone().unwrap_or_default(),
         seen: row.seen,
-        claims: row.claims,
     });
     Database {
         inbox: inbox.collect(),
