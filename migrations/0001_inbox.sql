@@ -17,7 +17,7 @@ create table inbox_events (
     claims        int         not null default 0,       -- claims since the last verdict
     due_at        timestamptz not null,                 -- when an open row may be claimed: new, retry or the lease's end
     lease_token   uuid,
-    waits_for     text,                                 -- what a parked row waits for: customer:…, plan_key:…
+    waits_for     text,                                 -- what a row waits for: customer:…, plan_key:…
     last_error    text,
     processed_at  timestamptz,
     seen_count    int         not null default 1,
@@ -35,8 +35,8 @@ create table inbox_events (
 create index inbox_events_due on inbox_events (due_at, id)
     where status in ('received', 'processing', 'failed', 'parked');
 
--- Parked rows are looked up by what they wait for.
-create index inbox_events_waits_for on inbox_events (waits_for) where status = 'parked';
+-- Rows are looked up by what they wait for, whether it holds them up or only made them smaller than they could be.
+create index inbox_events_waits_for on inbox_events (waits_for) where waits_for is not null;
 
 -- One row a delivery, copies included. Written with the event, in the same statement.
 create table receipts (

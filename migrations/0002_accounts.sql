@@ -16,6 +16,13 @@ create table accounts (
 
 alter table inbox_events add constraint inbox_events_account foreign key (account_id) references accounts (id);
 
+-- The tenant whose user ids name the accounts here. Written once, by the first process that works on this database (room
+-- `accounts`); a process with another tenant does not start, or it would give events to people of its own.
+create table installation (
+    one    boolean primary key default true check (one),
+    tenant text    not null
+);
+
 -- Which account a provider's customer id belongs to: learned from events that carry both, from sign-in, from checkout.
 create table customer_map (
     source      text        not null check (source in ('kinde', 'stripe')),

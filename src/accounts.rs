@@ -52,6 +52,12 @@ impl Standing {
     }
 }
 
+/// The tenant this database belongs to: the one given, if it belonged to none.
+pub async fn tenant(pool: &sqlx::PgPool, tenant: &str) -> sqlx::Result<String> {
+    sqlx::query!("insert into installation (tenant) values ($1) on conflict do nothing", tenant).execute(pool).await?;
+    sqlx::query_scalar!("select tenant from installation").fetch_one(pool).await
+}
+
 /// The accounts of these Kinde users in one tenant, as far as they exist.
 pub async fn find(conn: &mut PgConnection, tenant: &str, users: &[String]) -> sqlx::Result<HashMap<KindeUserId, AccountId>> {
     let rows = sqlx::query!(

@@ -94,6 +94,17 @@ pub async fn migrate(options: &PgConnectOptions) -> Result<(), Error> {
     })
 }
 
+/// Is a worker of any process connected to this database?
+pub async fn has_worker(pool: &PgPool) -> sqlx::Result<bool> {
+    let name = Use::Worker.name();
+    sqlx::query_scalar!(
+        r#"select exists (select 1 from pg_stat_activity where datname = current_database() and application_name = $1) as "is!""#,
+        name
+    )
+    .fetch_one(pool)
+    .await
+}
+
 /// The name of a setting that lets the server lose what it acknowledged; none is as it should be.
 pub async fn lossy_setting(pool: &PgPool) -> sqlx::Result<Option<&'static str>> {
     let row = sqlx::query!(

@@ -57,6 +57,8 @@ pub struct Verdict {
     pub effects: Effects,
     /// When a parked event is looked at again; none means when what it waits for is learned.
     pub due: Option<OffsetDateTime>,
+    /// The plan key it names, if that is not configured: whatever came of the event, it runs again once it is.
+    pub unknown_plan_key: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -83,7 +85,7 @@ pub enum Error {
 
 impl Verdict {
     pub fn without_account(reason: Reason) -> Self {
-        Self { reason, account: None, effects: Effects::default(), due: None }
+        Self { reason, account: None, effects: Effects::default(), due: None, unknown_plan_key: None }
     }
 }
 

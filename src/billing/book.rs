@@ -67,7 +67,12 @@ impl Book {
             None => Reason::NoBillingChange { kind: item.kind.clone() },
         };
         self.standing = standing_of(&state);
-        Verdict { effects: effects(&reason, before.plan, state.plan, &entries), account: Some(self.account), due: None, reason }
+        let unknown_plan_key = own.and_then(|dated| match dated.fact {
+            Fact::Start { plan_key, .. } if keys.plan_of(&plan_key).is_none() => Some(plan_key),
+            _ => None,
+        });
+        let effects = effects(&reason, before.plan, state.plan, &entries);
+        Verdict { effects, account: Some(self.account), due: None, unknown_plan_key, reason }
     }
 
     /// Returns what the event itself said, if it said anything about billing.

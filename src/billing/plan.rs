@@ -54,14 +54,50 @@ struct Candidate<'f> {
 }
 
 /// The ruling of one source's facts, in their total order, read at `now`.
+///
+/// A plan key that is not configured leaves the plan as it was just before that change, or as a Start that is still live has
+/// it: whichever is better for the payer.
 pub fn rule<'f>(facts: &[&'f Dated], keys: &PlanKeys, now: Instant) -> Ruling<'f> {
+    let (mut facts, mut now) = (facts, now);
+    let mut best: Option<Ruling<'f>> = None;
+    let mut unknown = None;
+    loop {
+        let (known, newest_unknown) = newest_live(facts, keys, now);
+        let weight = |r: &Ruling<'_>| (r.plan, r.decided.as_ref().map(|d| d.at));
+        if let Some(known) = known
+            && best.as_ref().is_none_or(|best| weight(&known) > weight(best))
+        {
+            best = Some(known);
+        }
+        let is_pro = best.as_ref().is_some_and(|best| best.plan == Plan::Pro);
+        match newest_unknown {
+            Some(start) => {
+                now = start.at.minus(CHANGE_SPAN);
+                facts = &facts[..facts.partition_point(|f| f.at < now)];
+                unknown = unknown.or(Some(start));
+                // What lies further back happened earlier, so it cannot be better than this.
+                if !is_pro {
+                    continue;
+                }
+            }
+            None if best.is_none() => best = Some(Ruling { plan: Plan::Free, decided: None, unknown: None }),
+            None => {}
+        }
+        let best = best.unwrap_or(Ruling { plan: Plan::Free, decided: None, unknown: None });
+        return Ruling { unknown, ..best };
+    }
+}
+
+/// The ruling of the newest live Start with a known plan key, or that none is live; and the newest live Start with an unknown
+/// one, if it is newer than that.
+fn newest_live<'f>(facts: &[&'f Dated], keys: &PlanKeys, now: Instant) -> (Option<Ruling<'f>>, Option<UnknownKey>) {
     let ends = Ends::of(facts);
     let snapshot = facts.iter().rposition(|f| matches!(f.fact, Fact::Snapshot { .. }));
     let candidates = candidates(facts, snapshot, &ends, keys);
     let live = live_agreements(&candidates, now);
 
     let mut last_end: Option<Ending<'f>> = None;
-    let mut unknown: Option<&Candidate<'f>> = None;
+    let mut unknown: Option<UnknownKey> = None;
     for candidate in candidates.iter().rev() {
         let ending = match candidate.agreement {
             Some(_) => candidate.ended,
@@ -71,30 +107,14 @@ pub fn rule<'f>(facts: &[&'f Dated], keys: &PlanKeys, now: Instant) -> Ruling<'f
             last_end = Ending::last(last_end, Some(ending));
         } else if let Some(plan) = keys.plan_of(candidate.plan_key) {
             let decided = DecidedBy { at: candidate.at, by: candidate.by, key: candidate.key };
-            let known = Ruling { plan, decided: Some(decided), unknown: None };
-            return match unknown {
-                None => known,
-                Some(start) => as_before(start, Some(known), facts, keys),
-            };
-        } else {
-            unknown = unknown.or(Some(candidate));
+            return (Some(Ruling { plan, decided: Some(decided), unknown: None }), unknown);
+        } else if unknown.is_none() {
+            let (plan_key, key) = (candidate.plan_key.to_owned(), candidate.key.clone());
+            unknown = Some(UnknownKey { plan_key, at: candidate.at, key });
         }
     }
-    match unknown {
-        Some(start) => as_before(start, None, facts, keys),
-        None => nothing_live(facts, snapshot, last_end, keys, now),
-    }
-}
-
-/// A plan key that is not configured leaves the plan as it was just before that change, or as a Start that is still live
-/// has it: whichever is better for the payer.
-fn as_before<'f>(start: &Candidate<'f>, known: Option<Ruling<'f>>, facts: &[&'f Dated], keys: &PlanKeys) -> Ruling<'f> {
-    let before = start.at.minus(CHANGE_SPAN);
-    let earlier = rule(&facts[..facts.partition_point(|f| f.at < before)], keys, before);
-    let unknown = UnknownKey { plan_key: start.plan_key.to_owned(), at: start.at, key: start.key.clone() };
-    let weight = |r: &Ruling<'_>| (r.plan, r.decided.as_ref().map(|d| d.at));
-    let better = known.filter(|known| weight(known) > weight(&earlier)).unwrap_or(earlier);
-    Ruling { unknown: Some(unknown), ..better }
+    let none = if unknown.is_none() { Some(nothing_live(facts, snapshot, last_end, keys, now)) } else { None };
+    (none, unknown)
 }
 
 fn nothing_live<'f>(

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use sqlx::PgPool;
 
+use crate::accounts;
 use crate::billing::apply::Rules;
 use crate::checkpoint::Checkpoints;
 use crate::clock::Clock;
@@ -45,6 +46,19 @@ pub fn providers(config: &Config, kinde: Option<&Kinde>, keys: Keys) -> anyhow::
 pub fn rules(config: &Config) -> Rules {
     let tenant = config.kinde.as_ref().map_or_else(|| "local".to_owned(), |k| k.domain.clone());
     Rules { keys: config.plans.clone(), tenant }
+}
+
+/// A database is worked on with the settings it was begun with.
+pub async fn check_tenant(pool: &PgPool, rules: &Rules) -> anyhow::Result<()> {
+    let stored = accounts::tenant(pool, &rules.tenant).await?;
+    if stored != rules.tenant {
+        bail!(
+            "KINDE_DOMAIN: this database belongs to the tenant `{stored}`, and the settings say `{}`; set KINDE_DOMAIN to that \
+             tenant, or use another database (DATABASE_URL, or BOTTLE_DATA)",
+            rules.tenant
+        );
+    }
+    Ok(())
 }
 
 pub fn engine(pool: PgPool, providers: Arc<Providers>, rules: Rules, checkpoints: Checkpoints) -> Engine {

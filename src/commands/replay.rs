@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use sqlx::PgPool;
@@ -63,7 +63,10 @@ pub async fn run(config: Config, args: ReplayArgs) -> anyhow::Result<ExitCode> {
     let pool = db::pool(&database.options, db::Use::Cli);
     let kinde = super::serve::tenant(&config);
     let providers = Arc::new(parts::providers(&config, kinde.as_ref(), Keys::WhenNeeded)?);
-    let engine = parts::engine(pool.clone(), providers, parts::rules(&config), Checkpoints::default());
+    let rules = parts::rules(&config);
+    parts::check_tenant(&pool, &rules).await?;
+    // Its own limits: a handler's transaction may not last as long as a command's look around.
+    let engine = parts::engine(db::pool(&database.options, db::Use::Worker), providers, rules, Checkpoints::default());
 
     let done = replay(&pool, engine, &filter, &args).await;
     pool.close().await;
@@ -134,10 +137,11 @@ async fn rehearse(pool: &PgPool, engine: &Engine, found: &[Event]) -> anyhow::Re
     Ok(ExitCode::SUCCESS)
 }
 
-/// Works until every requeued event has its verdict. Whatever worker runs one of them, this one or another's, counts.
+/// Waits until every requeued event has its verdict. If no worker is at work on this database, it works itself meanwhile.
 async fn follow(pool: &PgPool, engine: Engine, found: &[Event], requeued: &[EventId]) -> anyhow::Result<ExitCode> {
     let stop = CancellationToken::new();
-    let worker = tokio::spawn(worker::run(engine, 1, Wake::default(), stop.clone()));
+    let alone = !db::has_worker(pool).await?;
+    let worker = alone.then(|| tokio::spawn(worker::run(engine, 1, Wake::default(), stop.clone())));
     let bar = ProgressBar::new(requeued.len() as u64);
     bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} events, {eta} left")?);
     let keys: Vec<String> = found.iter().filter(|e| requeued.contains(&e.id)).map(|e| e.id.to_string()).collect();
@@ -163,7 +167,9 @@ async fn follow(pool: &PgPool, engine: Engine, found: &[Event], requeued: &[Even
     }
     bar.finish_and_clear();
     stop.cancel();
-    worker.await?;
+    if let Some(worker) = worker {
+        worker.await?;
+    }
     let mut bad = 0;
     for event in &events {
         say!("{}  {:<8} {}", event.key, event.status, event.reason.as_deref().unwrap_or("no reason stored"));

@@ -46,7 +46,12 @@ pub async fn run(stand: &Stand, mut progress: impl FnMut(usize, usize)) -> Resul
         EveryOrderResult { schedules: 0, ended_right: 0, one_grant: 0, took: Duration::ZERO, naive_spread: BTreeMap::new() };
     for wave in 0..waves {
         // A turn for each stop: visitors who run one script come in between.
-        let mut turn = stand.turn().await?;
+        let mut turn = loop {
+            match stand.turn().await {
+                Err(RoomError::Busy) => tokio::time::sleep(Duration::from_millis(200)).await,
+                turn => break turn?,
+            }
+        };
         let mut scripts = Vec::with_capacity(orders.len());
         for (order, stops) in orders.iter().zip(&stops) {
             scripts.push(Script::new(order.to_vec(), stops[wave]).map_err(|e| RoomError::Refused(e.to_string()))?);

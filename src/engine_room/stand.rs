@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgPool, Postgres};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 use tokio::time::timeout;
 
 use super::RoomError;
@@ -42,6 +42,8 @@ const CONNECTIONS: u32 = 3;
 const RUN_LOCK: i64 = 0x0B07_71E0;
 /// A visitor waits this long for the run of another one.
 const TURN_WITHIN: Duration = Duration::from_secs(20);
+/// Visitors waiting at most; a further one is asked to come again.
+const WAITERS_MAX: usize = 16;
 const LOCK_NOT_AVAILABLE: &str = "55P03";
 
 pub struct Stand {
@@ -50,6 +52,7 @@ pub struct Stand {
     signing: KeyPair,
     /// Within this process, so that those who wait do not use up the pool.
     queue: Arc<Mutex<()>>,
+    waiters: Semaphore,
 }
 
 /// While it lives no other run touches the schema, in whatever process.
@@ -85,11 +88,18 @@ impl Stand {
         let jwks = Jwks::held([(KID.to_owned(), decoding)]);
         let kinde = Kinde::new(Arc::new(jwks), ["https://engine-room.invalid".to_owned()], None);
         let providers = Providers { kinde: Some(Provider::Script(ScriptProvider::new(kinde))), stripe: None };
-        Ok(Self { pool, providers: Arc::new(providers), signing: pair, queue: Arc::default() })
+        Ok(Self {
+            pool,
+            providers: Arc::new(providers),
+            signing: pair,
+            queue: Arc::default(),
+            waiters: Semaphore::new(WAITERS_MAX),
+        })
     }
 
     /// Waits for its turn and starts with empty tables. Turns are given in the order of asking.
     pub async fn turn(&self) -> Result<Turn, RoomError> {
+        let _waits = self.waiters.try_acquire().map_err(|_| RoomError::Busy)?;
         let place = timeout(TURN_WITHIN, Arc::clone(&self.queue).lock_owned()).await.map_err(|_| RoomError::Busy)?;
         let mut connection = self.pool.acquire().await?;
         // The database's lock lives as long as the connection, so the connection must not outlive the turn.
@@ -142,9 +152,10 @@ impl Turn {
     /// Empties the tables, each named with its schema: this can touch no other.
     pub async fn clear(&mut self) -> Result<(), RoomError> {
         sqlx::raw_sql(
-            "truncate engine_room.inbox_events, engine_room.receipts, engine_room.conflicts, engine_room.replays, \
-             engine_room.accounts, engine_room.customer_map, engine_room.facts, engine_room.event_runs, engine_room.ledger \
-             restart identity",
+            // Not truncate: that makes new files each time, which stay until the next checkpoint.
+            "delete from engine_room.receipts; delete from engine_room.conflicts; delete from engine_room.replays; \
+             delete from engine_room.event_runs; delete from engine_room.facts; delete from engine_room.ledger; \
+             delete from engine_room.customer_map; delete from engine_room.inbox_events; delete from engine_room.accounts",
         )
         .execute(&mut *self.connection)
         .await?;

@@ -37,13 +37,15 @@ pub struct Filter {
 
 /// The events that match, oldest first, up to `limit`. A key may be the provider's event id or ours.
 pub async fn find(db: impl PgExecutor<'_>, filter: &Filter, limit: i64) -> sqlx::Result<Vec<Event>> {
+    let ids: Vec<i64> = filter.keys.iter().filter_map(|key| key.parse().ok()).collect();
     let statuses: Vec<&str> = filter.statuses.iter().map(|s| s.as_str()).collect();
     let rows = sqlx::query_as!(
         Row,
         r#"select id as "id: EventId", source, dedupe_key as "key: EventKey", type as kind, status, reason, attempts, claims,
                   seen_count, received_at, account_id as "account: AccountId"
            from inbox_events
-           where (cardinality($1::text[]) = 0 or dedupe_key = any($1) or id::text = any($1))
+           where (cardinality($1::text[]) = 0 and cardinality($6::bigint[]) = 0 or id = any($6)
+                  or source in ('kinde', 'stripe', 'bottle') and dedupe_key = any($1))
              and ($2::timestamptz is null or received_at >= $2)
              and (cardinality($3::text[]) = 0 or status = any($3))
              and (cardinality($4::text[]) = 0 or type = any($4))
@@ -52,7 +54,8 @@ pub async fn find(db: impl PgExecutor<'_>, filter: &Filter, limit: i64) -> sqlx:
         filter.since,
         &statuses as &[&str],
         &filter.kinds,
-        limit
+        limit,
+        &ids
     )
     .fetch_all(db)
     .await?;
@@ -137,10 +140,11 @@ pub async fn as_claimed(db: impl PgExecutor<'_>, ids: &[EventId]) -> sqlx::Resul
         .collect()
 }
 
-/// The event of this type that was applied last: proof that this release can still apply one.
+/// The event of this type that was applied last, if that is not long ago: proof that this release can still apply one.
 pub async fn last_applied(db: impl PgExecutor<'_>, kind: &str) -> sqlx::Result<Option<EventId>> {
     sqlx::query_scalar!(
-        r#"select id as "id: EventId" from inbox_events where status = 'applied' and type = $1 order by id desc limit 1"#,
+        r#"select id as "id: EventId" from inbox_events where status = 'applied' and type = $1 and id > (select coalesce(max(id), 0) - 100000 from inbox_events)
+           order by id desc limit 1"#,
         kind
     )
     .fetch_optional(db)

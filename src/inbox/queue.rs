@@ -234,9 +234,13 @@ pub async fn rearm_plan_keys(conn: &mut PgConnection, keys: &[&str], now: Offset
     rearm(conn, &waits, now).await
 }
 
+/// An event that was settled without what it names (a plan key nobody knew, in a change that was not the newest) waits too.
 async fn rearm(conn: &mut PgConnection, waits: &[String], now: OffsetDateTime) -> sqlx::Result<u64> {
     let done = sqlx::query!(
-        "update inbox_events set due_at = $2 where status = 'parked' and waits_for = any($1) and due_at > $2",
+        r#"update inbox_events
+           set due_at = $2, status = case status when 'parked' then 'parked' else 'received' end
+           where waits_for = any($1)
+             and (status in ('applied', 'ignored') or status = 'parked' and due_at > $2)"#,
         waits,
         now
     )

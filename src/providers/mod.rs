@@ -35,9 +35,12 @@ impl From<TokenError> for VerifyError {
 /// Why a stored event has no facts yet.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ResolveError {
-    /// It will never be readable; a person has to look.
+    /// This program cannot read it; another release may.
     #[error("{0}")]
     Unreadable(String),
+    /// It says no time that can be read, so it has no place among the facts; a person has to look.
+    #[error("it says no time that can be read")]
+    NoTime,
     /// The provider's own answer does not agree with the event yet.
     #[error("the provider does not agree yet: {what}")]
     NotYet { what: String },
@@ -151,7 +154,7 @@ impl Providers {
     /// A stored event → what it says by itself. Asks nobody.
     ///
     /// # Errors
-    /// [`ResolveError::Unreadable`].
+    /// [`ResolveError::Unreadable`] and [`ResolveError::NoTime`].
     pub fn read(event: StoredEvent<'_>) -> Result<Told, ResolveError> {
         let untold = |said| Told { whose: Whose::default(), said, answer: None };
         match (event.source, event.body) {
@@ -199,7 +202,7 @@ fn told(reading: kinde::Reading) -> Result<Told, ResolveError> {
     let said = match (reading.said, reading.at) {
         (kinde::Said::Nothing, _) => Said::Nothing,
         (kinde::Said::Fact(fact), Some(at)) => Said::Fact { at, fact },
-        (kinde::Said::Fact(_), None) => return Err(ResolveError::Unreadable("it says no time that can be read".to_owned())),
+        (kinde::Said::Fact(_), None) => return Err(ResolveError::NoTime),
     };
     let whose = Whose { user: reading.user, customer: reading.customer, customer_type: reading.customer_type };
     Ok(Told { whose, said, answer: None })

@@ -3,12 +3,16 @@
 //! Events claimed together share a transaction. If anything in it fails, all of it is rolled back and each event is run
 //! alone, so one bad event costs its neighbours a second run and nothing else.
 
+use std::io;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
-use sqlx::PgPool;
+use sqlx::pool::PoolConnection;
+use sqlx::{Connection as _, PgConnection, PgPool, Postgres};
+use tokio::time::timeout;
 
 use crate::billing::apply::{self, Item, Rules, Verdict};
 use crate::checkpoint::{Checkpoints, Step};
@@ -29,6 +33,9 @@ pub const CLAIMS_MAX: i32 = 20;
 const CLAIMS_SHARED_MAX: i32 = 3;
 /// Providers are asked about this many events at once.
 const ASKED_AT_ONCE: usize = 8;
+
+/// The server ends each statement sooner, and all of a handler's lie below the lease.
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
 /// Everything a run needs.
 #[derive(Clone)]
@@ -77,7 +84,11 @@ struct Ready {
 
 impl Engine {
     pub async fn claim(&self, limit: i64) -> sqlx::Result<Vec<Claimed>> {
-        queue::claim(&self.pool, limit, self.lease_secs, self.clock).await
+        let mut connection = self.pool.acquire().await?;
+        match timeout(ANSWER_WITHIN, queue::claim(&mut *connection, limit, self.lease_secs, self.clock)).await {
+            Ok(claimed) => claimed,
+            Err(_) => Err(left_alone(connection)),
+        }
     }
 
     /// Runs claimed events to their verdicts.
@@ -179,11 +190,12 @@ impl Engine {
 
     /// Events of one claim, together if that works, else each alone.
     async fn run(&self, batch: Vec<Ready>, charge: Charge) -> Vec<Outcome> {
-        match caught(self.handle(&batch)).await {
+        match caught(self.handle_in_time(&batch)).await {
             Ok(outcomes) => outcomes,
             Err(trouble) if trouble.is_stop() => vec![Outcome::Stopped; batch.len()],
-            // A row that one event waits for in vain is no reason to hold up the others: they part.
-            Err(trouble) if trouble.is_transient() && (batch.len() == 1 || !trouble.is_contention()) => {
+            // One event may be what breaks the transaction (a row it waits for, a connection it kills): that is no reason to
+            // hold up the others, so they part, unless it is the database that is away.
+            Err(trouble) if trouble.is_transient() && (batch.len() == 1 || !self.answers().await) => {
                 tracing::warn!(
                     error = trouble.chain(),
                     events = batch.len(),
@@ -208,13 +220,23 @@ impl Engine {
         }
     }
 
+    /// A database that falls silent in the middle (its machine is gone) is left, and the connection with it: given back, it
+    /// would take a place in the pool until TCP gives up on it, which is a quarter of an hour.
+    async fn handle_in_time(&self, batch: &[Ready]) -> Result<Vec<Outcome>, Trouble> {
+        let mut connection = self.pool.acquire().await?;
+        match timeout(ANSWER_WITHIN, self.handle(&mut connection, batch)).await {
+            Ok(outcomes) => outcomes,
+            Err(_) => Err(left_alone(connection).into()),
+        }
+    }
+
     /// The handler's transaction. Nothing in it waits for anything but the database.
-    async fn handle(&self, batch: &[Ready]) -> Result<Vec<Outcome>, Trouble> {
+    async fn handle(&self, connection: &mut PgConnection, batch: &[Ready]) -> Result<Vec<Outcome>, Trouble> {
         let Some(first) = batch.first() else { return Ok(Vec::new()) };
         let token = first.event.token;
         let ids: Vec<EventId> = batch.iter().map(|r| r.event.id).collect();
 
-        let mut tx = self.pool.begin().await?;
+        let mut tx = connection.begin().await?;
         let (held, now) = queue::hold(&mut tx, &ids, token, self.clock).await?;
         let ours: Vec<&Ready> = batch.iter().filter(|r| held.contains(&r.event.id)).collect();
         let mut outcomes = vec![Outcome::LeaseLost; batch.len() - ours.len()];
@@ -247,6 +269,10 @@ impl Engine {
         Ok(outcomes)
     }
 
+    async fn answers(&self) -> bool {
+        timeout(Duration::from_secs(2), self.clock.now(&self.pool)).await.is_ok_and(|now| now.is_ok())
+    }
+
     /// Gives a claim back, uncharged.
     async fn release(&self, batch: &[Ready]) -> Vec<Outcome> {
         let ids: Vec<EventId> = batch.iter().map(|r| r.event.id).collect();
@@ -255,6 +281,11 @@ impl Engine {
         }
         vec![Outcome::Released; batch.len()]
     }
+}
+
+fn left_alone(connection: PoolConnection<Postgres>) -> sqlx::Error {
+    drop(connection.detach());
+    sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, "the database fell silent"))
 }
 
 /// A panic is trouble like any other: it is the event's, not the worker's.
@@ -298,7 +329,7 @@ pub(super) fn settlement(id: EventId, verdict: &Verdict) -> Settlement {
         due: verdict.due,
         waits_for: match &verdict.reason {
             Reason::WaitsForPerson { customer } => Some(queue::waits_for_customer(customer)),
-            Reason::WaitsForPlanKey { key } => Some(queue::waits_for_plan_key(key)),
+            _ if verdict.unknown_plan_key.is_some() => verdict.unknown_plan_key.as_deref().map(queue::waits_for_plan_key),
             _ => None,
         },
     }

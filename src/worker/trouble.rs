@@ -1,6 +1,5 @@
 //! What went wrong with a run, and whose fault it is.
 
-use std::borrow::Cow;
 use std::error::Error as StdError;
 
 use crate::billing::apply;
@@ -31,12 +30,6 @@ impl Trouble {
     /// Database or network trouble: the event is not at fault, so it is not charged.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::LeaseLost) || self.database().is_some_and(transient)
-    }
-
-    /// Transient, and about the rows that this transaction met: another one may get through.
-    pub fn is_contention(&self) -> bool {
-        let code = self.database().and_then(sqlx::Error::as_database_error).and_then(|db| db.code().map(Cow::into_owned));
-        code.is_some_and(|code| ["40001", "40P01", "55P03", "57014"].contains(&code.as_str()))
     }
 
     fn database(&self) -> Option<&sqlx::Error> {
@@ -74,8 +67,8 @@ fn transient(error: &sqlx::Error) -> bool {
         | sqlx::Error::WorkerCrashed
         | sqlx::Error::BeginFailed => true,
         sqlx::Error::Database(db) => db.code().is_some_and(|code| {
-            // Connection exceptions, resources, operator intervention; serialisation, deadlock, lock wait, idle or read-only.
-            ["08", "53", "57"].iter().any(|class| code.starts_with(class))
+            // Connection exceptions, resources, operator intervention, the server's own files; serialisation, deadlock, lock wait, idle or read-only.
+            ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class))
                 || ["40001", "40P01", "55P03", "25P02", "25P03", "25006"].contains(&code.as_ref())
         }),
         _ => false,

@@ -51,8 +51,13 @@ impl Engine {
             Halt::Stopped => return Outcome::Stopped,
             Halt::Trouble(trouble) => return self.failed(event, trouble, charge).await,
             Halt::Unexplained => self.record_dead(event, event.attempts, reason::dead_unexplained(event.claims - 1)).await,
+            Halt::Resolve(ResolveError::NoTime) => {
+                let attempts = event.attempts + 1;
+                self.record_dead(event, attempts, reason::dead(attempts, &ResolveError::NoTime.to_string())).await
+            }
+            // Charged like any failure, so that a release which cannot read what it used to is found out by the breaker.
             Halt::Resolve(ResolveError::Unreadable(why)) => {
-                self.record_dead(event, event.attempts + 1, reason::dead(event.attempts + 1, why)).await
+                return self.failed(event, &Trouble::Unreadable(why.clone()), charge).await;
             }
             Halt::Resolve(ResolveError::NotYet { what }) => self.park_for_provider(event, what).await,
             Halt::Resolve(ResolveError::Unavailable(why)) => {

@@ -1,9 +1,11 @@
 //! The product's fold against the independent one: random histories, in any order, read at any moment.
 
 use bottle::billing::fold::fold;
-use bottle::domain::fact::Dated;
+use bottle::domain::event::Source;
+use bottle::domain::fact::{Dated, Fact};
+use bottle::domain::ids::{EventId, EventKey};
 use bottle::domain::instant::Instant;
-use bottle::domain::plan::PlanKeys;
+use bottle::domain::plan::{Plan, PlanKeys};
 use proptest::prelude::*;
 
 use crate::oracle::{OracleState, oracle};
@@ -51,4 +53,21 @@ proptest! {
         let now = moment("12-31 00:00:00");
         prop_assert_eq!(folded(&facts, now), oracle(&facts, &PlanKeys::default(), now));
     }
+}
+
+/// One prefix after another, not one call inside another: a provider's odd history must not end the process.
+#[test]
+fn thousands_of_changes_to_plans_nobody_knows_leave_the_plan_as_it_was() {
+    let start = |n: i64, plan_key: &str| Dated {
+        at: Instant::from_nanos(moment("10-01 00:00:00").nanos() + n * 60_000_000_000),
+        source: Source::Kinde,
+        event: EventId(n),
+        key: EventKey(format!("event_{n:08}")),
+        fact: Fact::Start { agreement: None, plan_key: plan_key.to_owned(), changed: true },
+    };
+    let mut facts = vec![start(0, "customer_starter_plan")];
+    facts.extend((1..3_000).map(|n| start(n, "gold")));
+    let state = fold(&facts, &PlanKeys::default(), moment("12-31 00:00:00"));
+    assert_eq!((state.plan, state.decided.map(|d| d.at)), (Plan::Free, Some(facts[0].at)));
+    assert_eq!(state.unknown.map(|u| u.key), Some(facts[2_999].key.clone()));
 }

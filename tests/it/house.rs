@@ -38,6 +38,7 @@ const OWNER: &[(&str, &str)] = &[
     ("conflicts", "inbox"),
     ("replays", "replay"),
     ("accounts", "accounts"),
+    ("installation", "accounts"),
     ("customer_map", "accounts"),
     ("facts", "billing"),
     ("event_runs", "billing"),

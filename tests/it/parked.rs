@@ -10,7 +10,7 @@ use bottle::providers::script::Truth;
 use serde_json::json;
 
 use crate::support::claims::{customer_id, customer_only, says};
-use crate::support::histories::GOLD;
+use crate::support::histories::{GOLD, STARTER};
 use crate::support::pipeline::Pipeline;
 
 #[tokio::test]
@@ -95,6 +95,25 @@ async fn a_plan_key_configured_later_is_applied_when_a_worker_starts_with_it() {
     assert_eq!(p.event_of(&claims).await.said(), "applied: plan set to pro, Pro allowance granted");
     assert_eq!(p.account("ada").await, "pro since 10-21 10:00:00; free:2026-10 +10, pro:2026-10 +490");
     p.check_invariants().await;
+}
+
+#[tokio::test]
+async fn the_month_of_a_plan_key_configured_later_is_granted_in_whatever_order_its_events_came() {
+    let gold = says("ada", "gold", &format!("10-05 10:00:00 created a {GOLD}"));
+    let starter = says("ada", "starter", &format!("11-05 10:00:00 changed - {STARTER}"));
+    for order in [[&gold, &starter], [&starter, &gold]] {
+        let mut p = Pipeline::new().await;
+        for claims in order {
+            p.run(claims).await;
+        }
+        let mut keys = PlanKeys::default();
+        keys.pro.insert(GOLD.to_owned());
+        p.rules = Arc::new(Rules { keys, ..(*p.rules).clone() });
+        p.later(Duration::from_secs(3_600)).work_until_committed(&gold).await;
+        let account = p.account("ada").await;
+        assert!(account.starts_with("free since 11-05 10:00:00") && account.contains("pro:2026-10 +490"), "{account}");
+        p.check_invariants().await;
+    }
 }
 
 #[tokio::test]
