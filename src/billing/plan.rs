@@ -69,22 +69,13 @@ pub fn rule<'f>(facts: &[&'f Dated], keys: &PlanKeys, now: Instant) -> Ruling<'f
         {
             best = Some(known);
         }
-        let is_pro = best.as_ref().is_some_and(|best| best.plan == Plan::Pro);
-        match newest_unknown {
-            Some(start) => {
-                now = start.at.minus(CHANGE_SPAN);
-                facts = &facts[..facts.partition_point(|f| f.at < now)];
-                unknown = unknown.or(Some(start));
-                // What lies further back happened earlier, so it cannot be better than this.
-                if !is_pro {
-                    continue;
-                }
-            }
-            None if best.is_none() => best = Some(Ruling { plan: Plan::Free, decided: None, unknown: None }),
-            None => {}
-        }
-        let best = best.unwrap_or(Ruling { plan: Plan::Free, decided: None, unknown: None });
-        return Ruling { unknown, ..best };
+        let Some(start) = newest_unknown else {
+            let best = best.unwrap_or(Ruling { plan: Plan::Free, decided: None, unknown: None });
+            return Ruling { unknown, ..best };
+        };
+        now = start.at.minus(CHANGE_SPAN);
+        facts = &facts[..facts.partition_point(|f| f.at < now)];
+        unknown = unknown.or(Some(start));
     }
 }
 

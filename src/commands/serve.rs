@@ -59,7 +59,9 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
 
     if roles.worker {
         let pool = db::pool(&database.options, db::Use::Worker);
-        let engine = parts::engine(pool, Arc::clone(&providers), parts::rules(&config), checkpoints.clone());
+        let rules = parts::rules(&config);
+        parts::check_tenant(&pool, &rules).await?;
+        let engine = parts::engine(pool, Arc::clone(&providers), rules, checkpoints.clone());
         running.spawn(worker::run(engine, WORKER_LANES, wake.clone(), stop.clone()));
     }
     if let Some(listener) = listener {

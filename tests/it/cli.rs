@@ -142,6 +142,20 @@ async fn since_alone_means_what_has_no_good_end_and_a_rehearsal_tells_what_would
 }
 
 #[tokio::test]
+async fn a_command_with_another_tenants_settings_touches_nothing() {
+    let (home, db, upgrade) = delivered().await;
+    let pool = db.pool().await;
+    let before = whole(&pool).await;
+    let settings = [("DATABASE_URL", db.url()), ("KINDE_DOMAIN", "https://somebody-else.kinde.com".to_owned())];
+    let settings = settings.each_ref().map(|(name, value)| (*name, value.as_str()));
+    for args in [&["replay", upgrade.up.key.as_str()][..], &["worker"]] {
+        let said = home.run(args, &settings).await;
+        assert!(said.code == Some(1) && said.err.contains("KINDE_DOMAIN: this database belongs to the tenant"), "{said:?}");
+    }
+    assert!(whole(&pool).await == before);
+}
+
+#[tokio::test]
 async fn an_event_in_a_workers_hands_is_left_alone() {
     let (home, db, _) = delivered().await;
     let pool = db.pool().await;
