@@ -13,7 +13,7 @@ impl Table {
     }
 
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.to_vec());
+        self.rows.push(cells.into());
     }
 
     pub fn print(&self, title: &str) {

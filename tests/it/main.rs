@@ -1,6 +1,8 @@
 //! One test binary. Each module is a subject; `support` holds what they share.
 
 #![expect(clippy::unwrap_used, reason = "in a test a panic is the report, also from its support")]
+#![expect(clippy::async_yields_async, reason = "interleavings are given two workers that have not begun yet")]
+#![expect(clippy::await_holding_lock, reason = "held by a test for its own order, with one thread waiting")]
 
 mod breaker;
 mod browser;

@@ -179,7 +179,7 @@ fn with_answers(p: &Pipeline, told: &[Value], answers: &[(&str, &[(&str, &str)])
     let mut facts = meanings(told);
     for ((at, live), n) in answers.iter().zip(1..) {
         let Truth::Live(live) = self::live("ada", live) else { unreachable!() };
-        let key = EventKey(event_id(&told[n as usize - 1]).to_owned());
+        let key = EventKey(event_id(&told[usize::try_from(n).unwrap() - 1]).to_owned());
         let live = live.into_values().next().unwrap();
         facts.push(Dated { at: moment(at), source: Source::Kinde, event: EventId(n), key, fact: Fact::Snapshot { live } });
     }

@@ -85,7 +85,11 @@ impl Load {
         let mut senders = JoinSet::new();
         for _ in 0..SENDERS {
             let load = Arc::clone(self);
-            senders.spawn(async move { while !load.stopped.load(Ordering::SeqCst) && load.send_one(to, true).await {} });
+            senders.spawn(async move {
+                while !load.stopped.load(Ordering::SeqCst) && load.send_one(to, true).await {
+                    std::hint::spin_loop();
+                }
+            });
         }
         senders
     }
