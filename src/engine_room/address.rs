@@ -2,7 +2,7 @@
 //!
 //! `?script=PAY.UP.UP&stop=2-halfway&step=3&repair=dedupe.guard`. Whatever equals the article's run is left out. The editor's
 //! form sends its own fields (`d` once a delivery, `stop_at`, `stop_place`, `do`), which are read here too; the address they
-//! amount to is [`Address::to_string`], and the page sends the visitor there.
+//! amount to is its `to_string`, and the page sends the visitor there.
 
 use std::fmt;
 

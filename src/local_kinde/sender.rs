@@ -72,7 +72,7 @@ pub struct Attempt {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The body is cut at [`MOST_OF_A_BODY`] bytes.
+    /// A long body is cut.
     Answered { status: u16, body: String },
     /// Answered, and the answer lost on purpose.
     AnswerDropped { status: u16, body: String },
