@@ -37,6 +37,7 @@ pub mod jwks;
 pub mod ledger;
 pub mod outbound;
 pub mod providers;
+pub mod sessions;
 // Floor 2: rules.
 pub mod billing;
 pub mod intake;

@@ -8,11 +8,12 @@ use crate::engine_room::address::Address;
 
 use super::engine_room_view::{View, render};
 use super::error;
+use super::person::Person;
 use super::state::AppState;
 
 /// Shows the script of the address. A form's fields are answered with the address they amount to, so what stands in the
 /// address bar can be shared.
-pub async fn show(State(app): State<AppState>, RawQuery(query): RawQuery) -> Response {
+pub async fn show(person: Option<Person>, State(app): State<AppState>, RawQuery(query): RawQuery) -> Response {
     let query = query.unwrap_or_default();
     let (address, problem) = match Address::parse(&query) {
         Ok(address) if address.query().trim_start_matches('?') != query => {
@@ -24,7 +25,13 @@ pub async fn show(State(app): State<AppState>, RawQuery(query): RawQuery) -> Res
     match app.room.run(&address.script).await {
         Ok(run) => {
             let every_order = app.room.every_order();
-            let view = View { run: &run, address: &address, problem: problem.as_ref(), every_order: &every_order };
+            let view = View {
+                person: person.as_ref(),
+                run: &run,
+                address: &address,
+                problem: problem.as_ref(),
+                every_order: &every_order,
+            };
             match render(&view) {
                 Ok(html) if problem.is_some() => (error::BAD_ADDRESS, Html(html)).into_response(),
                 Ok(html) => Html(html).into_response(),

@@ -8,6 +8,7 @@ use askama::Template;
 use super::assets;
 use super::engine_room_panels::{Editor, EveryPanel, RepairPanel, editor, every_panel, repair_panel};
 use super::page::Frame;
+use super::person::Person;
 use super::score::{self, HEIGHT, LEFT, NAIVE_BASE, NAIVE_TOP, OURS_BASE, OURS_TOP, RACK, RIGHT, Score, TOKEN, WIDTH};
 use crate::domain::plan::Plan;
 use crate::engine_room::address::{Address, BadAddress, PATH};
@@ -18,6 +19,7 @@ use crate::engine_room::{Account, Became, EveryOrder, KILLS_A_CHECKPOINT, Rows, 
 
 /// What the page is made from.
 pub struct View<'a> {
+    pub person: Option<&'a Person>,
     /// The run of `address.script`.
     pub run: &'a Run,
     pub address: &'a Address,
@@ -121,7 +123,7 @@ pub fn render(view: &View<'_>) -> Result<String, askama::Error> {
     let naive = naive::run(&run.script, address.repairs);
     let (at, last) = (address.at_step(), run.steps.len());
     let page = Page {
-        frame: Frame::new("Engine Room · Bottle", "engine-room"),
+        frame: Frame::new("Engine Room · Bottle", "engine-room").of(view.person),
         script_js: assets::url("engine_room.js"),
         problem: view.problem.map(ToString::to_string),
         headline: headline(run, &naive, address.repairs),

@@ -25,7 +25,7 @@ pub fn template(error: &askama::Error) -> Response {
     failed()
 }
 
-fn page(status: StatusCode, html: Result<String, askama::Error>) -> Response {
+pub(super) fn page(status: StatusCode, html: Result<String, askama::Error>) -> Response {
     match html {
         Ok(html) => (status, Html(html)).into_response(),
         Err(_) => (status, "Something failed on our side. Try again in a moment.\n").into_response(),

@@ -60,3 +60,18 @@ pub fn unavailable(sentence: &str) -> Result<String, askama::Error> {
     }
     .render()
 }
+
+/// A form was sent by nobody who is signed in (any more).
+///
+/// # Errors
+/// Only if the template itself fails.
+pub fn signed_out() -> Result<String, askama::Error> {
+    ErrorPage {
+        frame: Frame::new("Signed out · Bottle", ""),
+        code: 401,
+        heading: "You are signed out",
+        sentence: "Nothing was changed. Sign in again, go back to the page you came from, and send it once more: what you typed is still there.",
+        request: None,
+    }
+    .render()
+}

@@ -7,6 +7,7 @@ use axum::response::{Html, IntoResponse, Response};
 use super::error;
 use super::gauge::Gauge;
 use super::page::Frame;
+use super::person::Person;
 use super::state::AppState;
 use crate::engine_room::naive::{self, Repairs};
 use crate::engine_room::report::thousands;
@@ -25,8 +26,8 @@ struct Home<'a> {
     local_kinde: Option<&'a str>,
 }
 
-pub async fn show(State(app): State<AppState>) -> Response {
-    match render(app.local_kinde.as_deref()) {
+pub async fn show(person: Option<Person>, State(app): State<AppState>) -> Response {
+    match render(person.as_ref(), app.local_kinde.as_deref()) {
         Ok(html) => Html(html).into_response(),
         Err(error) => error::template(&error),
     }
@@ -34,12 +35,12 @@ pub async fn show(State(app): State<AppState>) -> Response {
 
 /// # Errors
 /// Only if the template itself fails.
-pub fn render(local_kinde: Option<&str>) -> Result<String, askama::Error> {
+pub fn render(person: Option<&Person>, local_kinde: Option<&str>) -> Result<String, askama::Error> {
     let script = Script::article();
     let end = naive::last(&script, Repairs::default()).balance;
     let owed = script.owed().balance;
     Home {
-        frame: Frame::new("Bottle", "home"),
+        frame: Frame::new("Bottle", "home").of(person),
         naive: Gauge::new("naive", "naive", end),
         naive_balance: thousands(end),
         ours: Gauge::new("ours", "ours", owed),

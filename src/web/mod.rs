@@ -11,6 +11,7 @@ pub mod gauge;
 pub mod health;
 pub mod home;
 pub mod page;
+pub mod person;
 pub mod routes;
 pub mod score;
 pub mod server;

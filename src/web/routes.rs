@@ -12,9 +12,13 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::csrf::CsrfLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
+use tower_sessions::cookie::SameSite;
+use tower_sessions::service::PlaintextCookie;
+use tower_sessions::{Expiry, SessionManagerLayer};
 
 use super::state::AppState;
 use super::{assets, engine_room, error, health, home, webhooks};
+use crate::sessions::{ABSOLUTE, Sessions};
 
 /// No inline script or style anywhere; forms post to us alone.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; connect-src 'self'; \
@@ -29,7 +33,7 @@ pub fn app(state: AppState) -> Router {
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .fallback(error::not_found)
-        .layer(ServiceBuilder::new().layer(CompressionLayer::new()).layer(CsrfLayer::new()));
+        .layer(ServiceBuilder::new().layer(CompressionLayer::new()).layer(CsrfLayer::new()).layer(sessions(&state)));
     // A provider's post carries no browser's origin, and its answer is read by a machine.
     let endpoint = Router::new().route("/webhooks/{provider}", post(webhooks::receive).fallback(webhooks::post_only));
 
@@ -42,6 +46,18 @@ pub fn app(state: AppState) -> Router {
         .layer(SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-store")))
         .option_layer(https.then(|| always("strict-transport-security", "max-age=63072000; includeSubDomains")));
     pages.merge(endpoint).with_state(state).layer(headers.layer(CatchPanicLayer::custom(panicked)))
+}
+
+/// The cookie of a session, which only a sign-in makes. `Lax`: with `Strict` it would be missing when Kinde sends people back.
+fn sessions(state: &AppState) -> SessionManagerLayer<Sessions, PlaintextCookie> {
+    let name = if state.https { "__Host-bottle" } else { "bottle" };
+    SessionManagerLayer::new(Sessions::new(state.pool.clone()))
+        .with_name(name)
+        .with_secure(state.https)
+        .with_http_only(true)
+        .with_same_site(SameSite::Lax)
+        .with_path("/")
+        .with_expiry(Expiry::OnInactivity(ABSOLUTE.try_into().unwrap_or(time::Duration::DAY)))
 }
 
 fn always(name: &'static str, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {

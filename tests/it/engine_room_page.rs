@@ -22,7 +22,7 @@ fn page_with(query: &str, every_order: &EveryOrder) -> String {
     let asked = Address::parse(query);
     let address = asked.clone().unwrap_or_default();
     let problem: Option<&BadAddress> = asked.as_ref().err();
-    render(&View { run: &sample_run(&address.script), address: &address, problem, every_order }).unwrap()
+    render(&View { person: None, run: &sample_run(&address.script), address: &address, problem, every_order }).unwrap()
 }
 
 fn done() -> EveryOrder {
@@ -48,7 +48,7 @@ fn everything() -> BTreeMap<String, String> {
     pages.insert("problem".into(), page("script=UP.DOWN"));
     pages.insert("playing".into(), page("step=4&play=1"));
     pages.insert("failed".into(), page_with("", &EveryOrder::Failed { why: "the database went away".into() }));
-    pages.insert("home".into(), home::render(Some("http://127.0.0.1:3001")).unwrap());
+    pages.insert("home".into(), home::render(None, Some("http://127.0.0.1:3001")).unwrap());
     pages.insert("not-found".into(), error_page::not_found().unwrap());
     pages.insert("error".into(), error_page::failed(Some("0199f3c2")).unwrap());
     pages

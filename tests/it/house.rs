@@ -19,12 +19,13 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("accounts", &[]),
     ("ledger", &[]),
     ("inbox", &[]),
+    ("sessions", &[]),
     ("intake", &["providers", "inbox"]),
     ("billing", &["accounts", "ledger"]),
     ("replay", &["inbox", "billing"]),
     ("worker", &["providers", "inbox", "billing"]),
     ("engine_room", &["jwks", "providers", "inbox", "intake", "billing", "worker", "ledger", "accounts"]),
-    ("web", &["engine_room", "intake", "replay", "billing", "inbox", "accounts", "ledger", "providers"]),
+    ("web", &["engine_room", "intake", "replay", "billing", "inbox", "accounts", "ledger", "providers", "sessions"]),
     ("commands", &["*"]),
     ("local_kinde", &[]),
 ];
@@ -43,6 +44,7 @@ const OWNER: &[(&str, &str)] = &[
     ("facts", "billing"),
     ("event_runs", "billing"),
     ("ledger", "ledger"),
+    ("sessions", "sessions"),
 ];
 
 const LONG_FILE: usize = 300;

@@ -1,14 +1,17 @@
 //! The program inside a test: the real router and pools, on a port and a database of its own.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderMap;
+use bottle::accounts;
 use bottle::billing::apply::Rules;
 use bottle::checkpoint::Checkpoints;
 use bottle::clock::Clock;
 use bottle::db;
+use bottle::domain::ids::KindeUserId;
 use bottle::domain::plan::PlanKeys;
 use bottle::engine_room::visits::Visits;
 use bottle::inbox::queue;
@@ -16,7 +19,9 @@ use bottle::intake::Intake;
 use bottle::jwks::Jwks;
 use bottle::providers::kinde::Kinde;
 use bottle::providers::{Provider, Providers};
+use bottle::sessions::Sessions;
 use bottle::wake::Wake;
+use bottle::web::person::Person;
 use bottle::web::{routes, server, state::AppState};
 use bottle::worker::{self, process::Engine};
 use serde_json::{Value, json};
@@ -25,6 +30,7 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tower_sessions::Session;
 
 use super::db::{TestDb, fresh_db};
 use super::tokens::TENANT;
@@ -264,5 +270,39 @@ impl Event {
         all.extend(changes);
         let event = Self::with(Value::Object(all));
         Self { id: self.id.clone(), ..event }
+    }
+}
+
+/// A person with a session, made without a sign-in.
+pub struct SignedIn {
+    pub person: Person,
+    /// The value of a `Cookie` header.
+    pub cookie: String,
+}
+
+impl App {
+    /// Creates the person's account if need be and begins a session for them.
+    pub async fn sign_in(&self, user: &str) -> SignedIn {
+        let user = KindeUserId(user.to_owned());
+        let mut conn = self.pool.acquire().await.unwrap();
+        let users = BTreeSet::from([user.clone()]);
+        accounts::create(&mut conn, DOMAIN, &users, time::OffsetDateTime::now_utc()).await.unwrap();
+        let account = accounts::find(&mut conn, DOMAIN, &[user.0.clone()]).await.unwrap()[&user];
+        let person =
+            Person { account, name: user.0.clone(), email: Some(format!("{user}@example.com")), email_verified: true, user };
+        let session = Session::new(None, Arc::new(Sessions::new(self.pool.clone())), None);
+        person.begin(&session).await.unwrap();
+        session.save().await.unwrap();
+        SignedIn { person, cookie: format!("bottle={}", session.id().unwrap()) }
+    }
+
+    pub async fn get_as(&self, who: &SignedIn, path: &str) -> Answer {
+        answer(self.http.get(self.url(path)).header("cookie", &who.cookie)).await
+    }
+
+    /// Posts a form from our own page.
+    pub async fn post_as(&self, who: &SignedIn, path: &str, form: &[(&str, &str)]) -> Answer {
+        let origin = self.url("");
+        answer(self.http.post(self.url(path)).header("cookie", &who.cookie).header("origin", origin).form(form)).await
     }
 }

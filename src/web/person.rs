@@ -1,0 +1,82 @@
+//! Who is signed in, as handlers ask for it: `Person` for a page that needs somebody, `Option<Person>` for one that greets them.
+
+use std::convert::Infallible;
+
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+use axum::http::request::Parts;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
+use serde::{Deserialize, Serialize};
+use tower_sessions::Session;
+
+use super::state::AppState;
+use super::{error, error_page};
+use crate::domain::ids::{AccountId, KindeUserId};
+use crate::sessions;
+
+/// The key of a session's record that holds this.
+pub const PERSON: &str = "person";
+
+/// A signed-in person. What it says of them is from their last sign-in; their plan and bottles are never in here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Person {
+    pub account: AccountId,
+    pub user: KindeUserId,
+    pub name: String,
+    pub email: Option<String>,
+    /// Kinde has checked that the address is theirs.
+    pub email_verified: bool,
+}
+
+impl Person {
+    /// Makes the session this person's. The caller has given it a new id.
+    ///
+    /// # Errors
+    /// The store cannot be reached.
+    pub async fn begin(&self, session: &Session) -> Result<(), tower_sessions::session::Error> {
+        session.insert(sessions::ACCOUNT, self.account.0).await?;
+        session.insert(PERSON, self).await
+    }
+}
+
+impl FromRequestParts<AppState> for Person {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Response> {
+        match signed_in(parts, state).await? {
+            Some(person) => Ok(person),
+            None if parts.method == Method::GET || parts.method == Method::HEAD => {
+                let wanted = parts.uri.path_and_query().map_or("/", |p| p.as_str());
+                let query: String = form_urlencoded(wanted);
+                Err(Redirect::to(&format!("/login?return_to={query}")).into_response())
+            }
+            // Nothing was changed, and what was typed is still in the tab they came from.
+            None => Err(error::page(StatusCode::UNAUTHORIZED, error_page::signed_out())),
+        }
+    }
+}
+
+impl OptionalFromRequestParts<AppState> for Person {
+    type Rejection = Infallible;
+
+    /// A database that is away signs nobody in, and takes no public page away.
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Option<Self>, Infallible> {
+        Ok(signed_in(parts, state).await.unwrap_or_default())
+    }
+}
+
+async fn signed_in(parts: &mut Parts, state: &AppState) -> Result<Option<Person>, Response> {
+    let session =
+        <Session as FromRequestParts<AppState>>::from_request_parts(parts, state).await.map_err(IntoResponse::into_response)?;
+    session.get::<Person>(PERSON).await.map_err(|error| {
+        tracing::warn!(%error, "a session could not be read");
+        error::unavailable("Who you are could not be looked up just now: the database is slow or away. Try again in a moment.")
+    })
+}
+
+fn form_urlencoded(text: &str) -> String {
+    reqwest::Url::parse_with_params("http://localhost/", [("r", text)])
+        .ok()
+        .and_then(|url| url.query().and_then(|q| q.strip_prefix("r=")).map(str::to_owned))
+        .unwrap_or_default()
+}
