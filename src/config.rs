@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use reqwest::Url;
@@ -54,6 +55,9 @@ pub struct Settings {
         default_value = FREE_PLAN_KEYS
     )]
     free_plan_keys: String,
+    /// Bodies and receipts of settled events are forgotten after this many days; keys, facts and ledgers never
+    #[arg(long, global = true, env = "BOTTLE_RETENTION_DAYS", value_name = "DAYS", default_value = RETENTION_DAYS)]
+    retention_days: String,
     /// What to log, e.g. debug, or bottle::worker=debug,warn
     #[arg(long, global = true, env = "BOTTLE_LOG", value_name = "FILTER")]
     pub(crate) log: Option<String>,
@@ -62,6 +66,9 @@ pub struct Settings {
 const ADDR: &str = "127.0.0.1:3000";
 const LOCAL_KINDE_ADDR: &str = "127.0.0.1:3001";
 const DATA: &str = ".bottle";
+const RETENTION_DAYS: &str = "400";
+/// Providers tell of an event, and let it be asked for again, for 30 days.
+const RETENTION_DAYS_MIN: u32 = 35;
 const PRO_PLAN_KEYS: &str = "customer_pro_plan";
 const FREE_PLAN_KEYS: &str = "customer_starter_plan,customer_free_plan";
 
@@ -73,6 +80,8 @@ pub struct Config {
     pub kinde: Option<Kinde>,
     pub local_kinde_addr: String,
     pub plans: PlanKeys,
+    /// How long bodies and receipts of settled events are kept.
+    pub retention: Duration,
 }
 
 #[derive(Debug, Clone)]
@@ -155,6 +164,7 @@ impl Settings {
             kinde,
             local_kinde_addr: given(Some(&self.local_kinde_addr)).unwrap_or(LOCAL_KINDE_ADDR).to_owned(),
             plans,
+            retention: retention(given(Some(&self.retention_days)).unwrap_or(RETENTION_DAYS))?,
         })
     }
 }
@@ -239,6 +249,13 @@ fn database_url(text: &str) -> Result<Secret, WrongSetting> {
     }
 }
 
+fn retention(text: &str) -> Result<Duration, WrongSetting> {
+    match text.parse::<u32>() {
+        Ok(days) if days >= RETENTION_DAYS_MIN => Ok(Duration::from_secs(u64::from(days) * 24 * 3600)),
+        _ => Err(wrong("BOTTLE_RETENTION_DAYS", format!("`{text}` is not a number of days from {RETENTION_DAYS_MIN} up"))),
+    }
+}
+
 fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.ends_with(".localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
@@ -278,7 +295,17 @@ mod tests {
 
     #[test]
     fn an_empty_setting_counts_as_not_given() {
-        let names = ["addr", "url", "data", "kinde-domain", "kinde-issuer", "local-kinde-addr", "database-url", "pg-bin"];
+        let names = [
+            "addr",
+            "url",
+            "data",
+            "kinde-domain",
+            "kinde-issuer",
+            "local-kinde-addr",
+            "database-url",
+            "pg-bin",
+            "retention-days",
+        ];
         let empty = names.map(|name| format!("--{name}="));
         let keys = ["--pro-plan-keys= ", "--free-plan-keys="].map(str::to_owned);
         let args: Vec<&str> = empty.iter().chain(&keys).map(String::as_str).collect();
@@ -314,6 +341,8 @@ mod tests {
             (["--database-url", "mysql://u:hunter2@h/d"], "DATABASE_URL: cannot be read"),
             (["--url", "https://me:hunter2@x"], "BOTTLE_URL: has a user or password"),
             (["--kinde-domain", "https://:hunter2@x"], "KINDE_DOMAIN: has a user or password"),
+            (["--retention-days", "34"], "BOTTLE_RETENTION_DAYS: `34`"),
+            (["--retention-days", "x"], "BOTTLE_RETENTION_DAYS: `x`"),
             (["--pro-plan-keys", " , "], "BOTTLE_PRO_PLAN_KEYS: is empty"),
             (["--pro-plan-keys", "customer_free_plan"], "BOTTLE_FREE_PLAN_KEYS: `customer_free_plan`"),
         ] {

@@ -12,6 +12,7 @@ use crate::checkpoint::Checkpoints;
 use crate::config::{Config, Kinde};
 use crate::db;
 use crate::engine_room::visits::Visits;
+use crate::housekeeping;
 use crate::intake::Intake;
 use crate::local_kinde;
 use crate::wake::Wake;
@@ -61,6 +62,7 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
         let pool = db::pool(&database.options, db::Use::Worker);
         let rules = parts::rules(&config);
         parts::check_tenant(&pool, &rules).await?;
+        running.spawn(housekeeping::run(pool.clone(), config.retention, stop.clone()));
         let engine = parts::engine(pool, Arc::clone(&providers), rules, checkpoints.clone());
         running.spawn(worker::run(engine, WORKER_LANES, wake.clone(), stop.clone()));
     }

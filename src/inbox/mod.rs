@@ -11,8 +11,9 @@
 //! `received`, `processing`, `failed` and `parked` are open. An open row may be claimed if and only if it is due; `due_at` is
 //! the retry time, the lease's end or "never" (`infinity`), so no state can be forgotten.
 //!
-//! `store` and `queue` hold every statement that writes `inbox_events`, `receipts` and `conflicts`; `history` only reads.
+//! `store`, `queue` and `prune` hold every statement that writes `inbox_events`, `receipts` and `conflicts`; `history` only reads.
 
 pub mod history;
+pub mod prune;
 pub mod queue;
 pub mod store;

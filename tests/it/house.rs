@@ -24,6 +24,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("billing", &["accounts", "ledger"]),
     ("replay", &["inbox", "billing"]),
     ("worker", &["providers", "inbox", "billing"]),
+    ("housekeeping", &["inbox", "sessions"]),
     ("engine_room", &["jwks", "providers", "inbox", "intake", "billing", "worker", "ledger", "accounts"]),
     ("web", &["engine_room", "intake", "replay", "billing", "inbox", "accounts", "ledger", "providers", "sessions"]),
     ("commands", &["*"]),

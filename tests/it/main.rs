@@ -12,6 +12,7 @@ mod engine_room_runs;
 mod fold;
 mod forgery;
 mod house;
+mod housekeeping;
 mod intake_answers;
 mod intake_bodies;
 mod intake_copies;
