@@ -43,6 +43,7 @@ pub mod billing;
 pub mod intake;
 pub mod replay;
 // Floor 3: movers.
+pub mod alerts;
 pub mod housekeeping;
 pub mod worker;
 // Floor 4: demonstration.

@@ -17,3 +17,4 @@ pub mod history;
 pub mod prune;
 pub mod queue;
 pub mod store;
+pub mod watch;

@@ -24,6 +24,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("billing", &["accounts", "ledger"]),
     ("replay", &["inbox", "billing"]),
     ("worker", &["providers", "inbox", "billing"]),
+    ("alerts", &["inbox", "outbound"]),
     ("housekeeping", &["inbox", "sessions"]),
     ("engine_room", &["jwks", "providers", "inbox", "intake", "billing", "worker", "ledger", "accounts"]),
     ("web", &["engine_room", "intake", "replay", "billing", "inbox", "accounts", "ledger", "providers", "sessions"]),
@@ -46,6 +47,9 @@ const OWNER: &[(&str, &str)] = &[
     ("event_runs", "billing"),
     ("ledger", "ledger"),
     ("sessions", "sessions"),
+    ("alerts", "alerts"),
+    ("alert_messages", "alerts"),
+    ("provider_seen", "alerts"),
 ];
 
 const LONG_FILE: usize = 300;

@@ -4,6 +4,7 @@
 #![expect(clippy::async_yields_async, reason = "interleavings are given two workers that have not begun yet")]
 #![expect(clippy::await_holding_lock, reason = "held by a test for its own order, with one thread waiting")]
 
+mod alerts;
 mod breaker;
 mod browser;
 mod cli;

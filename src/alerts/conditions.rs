@@ -1,0 +1,77 @@
+//! What is looked for. Each condition is a question to the tables: it holds or it does not, whoever asks and whenever.
+
+use std::time::Duration;
+
+use sqlx::PgConnection;
+
+use crate::domain::event::Source;
+use crate::domain::ids::EventId;
+use crate::inbox::watch::{self, NAMED};
+
+use super::{Error, book};
+
+/// A mapping that is still missing after this will not come by itself.
+const PARKED_LONG: Duration = Duration::from_secs(24 * 3600);
+/// A worker that runs takes what is due within seconds.
+const OVERDUE: Duration = Duration::from_secs(5 * 60);
+/// A provider that is silent for this long may have switched our endpoint off.
+const SILENT: Duration = Duration::from_secs(24 * 3600);
+/// A conflict is looked at by a person, not settled; it stays on the board this long.
+const CONFLICT_SHOWN: Duration = Duration::from_secs(24 * 3600);
+
+/// A condition that holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// Its name: two findings of one name are one alert.
+    pub condition: String,
+    pub sentence: String,
+    /// Some of the events it is about.
+    pub events: Vec<EventId>,
+}
+
+/// All that holds now. `providers` are those that are configured.
+///
+/// # Errors
+/// The database's.
+pub async fn find(conn: &mut PgConnection, providers: &[Source]) -> Result<Vec<Finding>, Error> {
+    let mut findings = Vec::new();
+    let dead = watch::dead(conn).await?;
+    note(&mut findings, "dead", dead, |n| {
+        format!("{n} did not go through and will not be tried again by itself; read why, mend it, and replay")
+    });
+    let parked = watch::parked(conn, PARKED_LONG).await?;
+    note(&mut findings, "parked", parked, |n| {
+        format!("{n} waited for more than a day for what tells whose they are or what their plan is")
+    });
+    let overdue = watch::overdue(conn, OVERDUE).await?;
+    note(&mut findings, "overdue", overdue, |n| {
+        format!("{n} fell due more than 5 minutes ago and no worker took them; is one running?")
+    });
+    let conflicting = watch::conflicting(conn, CONFLICT_SHOWN).await?;
+    note(&mut findings, "conflict", conflicting, |n| {
+        format!("{n} came again with other content under the same id, genuinely signed; the first content stands")
+    });
+    for provider in providers {
+        if book::silent_for(conn, *provider, SILENT).await? {
+            findings.push(Finding {
+                condition: format!("silent:{}", provider.as_str()),
+                sentence: format!(
+                    "nothing was heard from {} for a day; is the webhook still enabled there, and its address right?",
+                    provider.as_str()
+                ),
+                events: Vec::new(),
+            });
+        }
+    }
+    Ok(findings)
+}
+
+fn note(findings: &mut Vec<Finding>, condition: &str, events: Vec<EventId>, sentence: impl FnOnce(&str) -> String) {
+    let count = match events.len() {
+        0 => return,
+        1 => "an event".to_owned(),
+        n if i64::try_from(n).is_ok_and(|n| n >= NAMED) => format!("{n} events or more"),
+        n => format!("{n} events"),
+    };
+    findings.push(Finding { condition: condition.to_owned(), sentence: sentence(&count), events });
+}

@@ -1,0 +1,91 @@
+//! What in the inbox a person may have to look after. Each read stays small however large the inbox is.
+
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use sqlx::postgres::types::PgInterval;
+use time::OffsetDateTime;
+
+use crate::domain::event::Source;
+use crate::domain::ids::EventId;
+
+/// Ids that are named; there may be more.
+pub const NAMED: i64 = 20;
+
+/// Events that died and were not run again, newest first.
+///
+/// # Errors
+/// The database's.
+pub async fn dead(conn: &mut PgConnection) -> sqlx::Result<Vec<EventId>> {
+    sqlx::query_scalar!(r#"select id as "id: EventId" from inbox_events where status = 'dead' order by id desc limit $1"#, NAMED)
+        .fetch_all(conn)
+        .await
+}
+
+/// Events that arrived longer ago than `age` and still wait for what would tell whose they are, oldest first.
+///
+/// # Errors
+/// The database's.
+pub async fn parked(conn: &mut PgConnection, age: Duration) -> sqlx::Result<Vec<EventId>> {
+    sqlx::query_scalar!(
+        r#"select id as "id: EventId" from inbox_events where status = 'parked' and received_at < now() - $1::interval
+           order by received_at limit $2"#,
+        interval(age),
+        NAMED
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// Events that fell due longer ago than `age` and that no worker took, oldest first.
+///
+/// # Errors
+/// The database's.
+pub async fn overdue(conn: &mut PgConnection, age: Duration) -> sqlx::Result<Vec<EventId>> {
+    sqlx::query_scalar!(
+        r#"select id as "id: EventId" from inbox_events
+           where status in ('received', 'processing', 'failed', 'parked') and due_at < now() - $1::interval
+           order by due_at, id limit $2"#,
+        interval(age),
+        NAMED
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// Events of which a delivery said something else under the same id within `age`, newest first.
+///
+/// # Errors
+/// The database's.
+pub async fn conflicting(conn: &mut PgConnection, age: Duration) -> sqlx::Result<Vec<EventId>> {
+    sqlx::query_scalar!(
+        r#"select event_id as "id: EventId" from conflicts where received_at > now() - $1::interval
+           order by received_at desc limit $2"#,
+        interval(age),
+        NAMED
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// The newest event that arrived from a source after the row `after`.
+///
+/// # Errors
+/// The database's.
+pub async fn heard_after(conn: &mut PgConnection, source: Source, after: EventId) -> sqlx::Result<Option<OffsetDateTime>> {
+    sqlx::query_scalar!("select max(received_at) from inbox_events where id > $1 and source = $2", after.0, source.as_str())
+        .fetch_one(conn)
+        .await
+}
+
+/// The newest row; zero while there is none.
+///
+/// # Errors
+/// The database's.
+pub async fn newest(conn: &mut PgConnection) -> sqlx::Result<EventId> {
+    sqlx::query_scalar!(r#"select coalesce(max(id), 0) as "id!: EventId" from inbox_events"#).fetch_one(conn).await
+}
+
+fn interval(of: Duration) -> PgInterval {
+    PgInterval { months: 0, days: 0, microseconds: i64::try_from(of.as_micros()).unwrap_or(i64::MAX) }
+}
