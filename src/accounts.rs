@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgExecutor};
 use time::OffsetDateTime;
 
 use crate::domain::event::Source;
@@ -182,6 +182,84 @@ pub async fn page_of_ids(conn: &mut PgConnection, after: AccountId, limit: i64) 
         .await
 }
 
+/// What sign-in learned of a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    pub user: KindeUserId,
+    pub email: Option<String>,
+    pub email_verified: bool,
+    pub name: Option<String>,
+    /// The IANA name of the zone they last chose.
+    pub zone: Option<String>,
+}
+
+impl Profile {
+    /// Where mail may go: nothing is sent to an address that nobody proved to be theirs.
+    pub fn mail_address(&self) -> Option<&str> {
+        self.email.as_deref().filter(|_| self.email_verified)
+    }
+}
+
+/// Keeps what a sign-in says about a person. A sign-in that says nothing about mail leaves no older address behind.
+pub async fn greet(
+    conn: &mut PgConnection,
+    id: AccountId,
+    email: Option<&str>,
+    verified: bool,
+    name: Option<&str>,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        "update accounts set email = $2, email_verified = $3 and $2::text is not null, name = $4, version = version + 1
+         where id = $1 and (email, email_verified, name) is distinct from ($2, $3 and $2::text is not null, $4)",
+        id.0,
+        email,
+        verified,
+        name
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+pub async fn profile(db: impl PgExecutor<'_>, id: AccountId) -> sqlx::Result<Option<Profile>> {
+    sqlx::query_as!(
+        Profile,
+        r#"select kinde_user_id as "user: KindeUserId", email, email_verified, name, zone from accounts where id = $1"#,
+        id.0
+    )
+    .fetch_optional(db)
+    .await
+}
+
+/// Remembers the zone a person chose.
+pub async fn choose_zone(conn: &mut PgConnection, id: AccountId, zone: &str) -> sqlx::Result<()> {
+    sqlx::query!("update accounts set zone = $2 where id = $1 and zone is distinct from $2", id.0, zone).execute(conn).await?;
+    Ok(())
+}
+
+/// Tells open pages that something of these accounts changed. The accounts are locked by the caller's transaction.
+pub async fn touch(conn: &mut PgConnection, ids: &[AccountId]) -> sqlx::Result<()> {
+    let ids: Vec<i64> = ids.iter().map(|a| a.0).collect();
+    sqlx::query!("update accounts set version = version + 1 where id = any($1)", &ids).execute(conn).await?;
+    Ok(())
+}
+
+/// A number for each account that grows with everything its pages may show. Cheap: for open pages, once a second.
+pub async fn versions(db: impl PgExecutor<'_>, ids: &[AccountId]) -> sqlx::Result<HashMap<AccountId, i64>> {
+    let ids: Vec<i64> = ids.iter().map(|a| a.0).collect();
+    let rows =
+        sqlx::query!(r#"select id as "id: AccountId", version from accounts where id = any($1)"#, &ids).fetch_all(db).await?;
+    Ok(rows.into_iter().map(|r| (r.id, r.version)).collect())
+}
+
+/// Locks one account if nobody has it; false leaves it to whoever does.
+pub async fn try_lock(conn: &mut PgConnection, id: AccountId) -> sqlx::Result<bool> {
+    let row = sqlx::query_scalar!("select id from accounts where id = $1 for no key update skip locked", id.0)
+        .fetch_optional(conn)
+        .await?;
+    Ok(row.is_some())
+}
+
 /// Writes the states that differ. The accounts are locked by the caller's transaction.
 pub async fn write(conn: &mut PgConnection, changes: &[(AccountId, Standing)]) -> Result<(), Error> {
     let mut ids = Vec::new();
@@ -201,7 +279,7 @@ pub async fn write(conn: &mut PgConnection, changes: &[(AccountId, Standing)]) -
     sqlx::query!(
         r#"update accounts a
            set plan = c.plan, plan_changed_at = c.changed_at, plan_changed_ns = c.changed_ns, upcoming = c.upcoming,
-               past_due_since = c.past_due
+               past_due_since = c.past_due, version = a.version + 1
            from unnest($1::bigint[], $2::text[], $3::timestamptz[], $4::bigint[], $5::jsonb[], $6::timestamptz[])
                 as c (id, plan, changed_at, changed_ns, upcoming, past_due)
            where a.id = c.id"#,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::domain::ids::EventKey;
 
-/// In the order in which a delivery meets them.
+/// In the order in which a delivery meets them, then a reminder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
     /// Genuine, and not stored yet.
@@ -33,9 +33,18 @@ pub enum Step {
     Marked,
     /// Committed.
     Committed,
+    /// An account with due reminders is locked, nothing is written.
+    Ringing,
+    /// Reminders, letters, next occurrences and bottles are written, and not committed.
+    Rung,
+    /// Letters are claimed, and not sent.
+    Taken,
+    /// The mail server has a letter, and it is not marked.
+    Sent,
 }
 
 impl Step {
+    /// What a delivery meets.
     pub const ALL: [Self; 10] = [
         Self::BeforeStore,
         Self::Stored,
@@ -49,6 +58,9 @@ impl Step {
         Self::Committed,
     ];
 
+    /// What a reminder meets when its time comes.
+    pub const OF_REMINDERS: [Self; 4] = [Self::Ringing, Self::Rung, Self::Taken, Self::Sent];
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::BeforeStore => "before-store",
@@ -61,6 +73,10 @@ impl Step {
             Self::BeforeMark => "before-mark",
             Self::Marked => "marked",
             Self::Committed => "committed",
+            Self::Ringing => "ringing",
+            Self::Rung => "rung",
+            Self::Taken => "taken",
+            Self::Sent => "sent",
         }
     }
 }
@@ -75,7 +91,8 @@ impl FromStr for Step {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|s| s.as_str() == text).ok_or_else(|| format!("`{text}` is no step of the pipeline"))
+        let mut all = Self::ALL.into_iter().chain(Self::OF_REMINDERS);
+        all.find(|s| s.as_str() == text).ok_or_else(|| format!("`{text}` is no step of the pipeline"))
     }
 }
 

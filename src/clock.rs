@@ -27,4 +27,9 @@ impl Clock {
     pub async fn now(self, db: impl PgExecutor<'_>) -> sqlx::Result<OffsetDateTime> {
         sqlx::query_scalar!(r#"select coalesce($1, now()) as "now!""#, self.param()).fetch_one(db).await
     }
+
+    /// This very moment, however long ago the transaction began: for whoever had to wait for a lock first.
+    pub async fn moment(self, db: impl PgExecutor<'_>) -> sqlx::Result<OffsetDateTime> {
+        sqlx::query_scalar!(r#"select coalesce($1, clock_timestamp()) as "now!""#, self.param()).fetch_one(db).await
+    }
 }

@@ -7,6 +7,9 @@ use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{ConnectOptions as _, Connection as _, PgPool};
 
+/// Begins a transaction that sees one moment and can write nothing: the database itself holds whoever only shows something to it.
+pub const READ_ONLY: &str = "begin isolation level repeatable read read only";
+
 static MIGRATIONS: Migrator = sqlx::migrate!();
 
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +33,8 @@ pub enum Use {
     Intake,
     /// Handler transactions.
     Worker,
+    /// What rings and what sends letters: an SMTP server's whims must not take connections from events.
+    Reminders,
     Web,
     Cli,
 }
@@ -39,6 +44,7 @@ impl Use {
         match self {
             Self::Intake => "bottle intake",
             Self::Worker => "bottle worker",
+            Self::Reminders => "bottle reminders",
             Self::Web => "bottle web",
             Self::Cli => "bottle cli",
         }
@@ -47,6 +53,7 @@ impl Use {
     const fn connections(self) -> u32 {
         match self {
             Self::Intake | Self::Worker => 4,
+            Self::Reminders => 3,
             Self::Web => 8,
             Self::Cli => 2,
         }
@@ -58,7 +65,7 @@ impl Use {
             Self::Intake => {
                 &[("statement_timeout", "1s"), ("lock_timeout", "800ms"), ("idle_in_transaction_session_timeout", "5s")]
             }
-            Self::Worker => {
+            Self::Worker | Self::Reminders => {
                 &[("statement_timeout", "5s"), ("lock_timeout", "4s"), ("idle_in_transaction_session_timeout", "10s")]
             }
             Self::Web => &[("statement_timeout", "5s"), ("lock_timeout", "2s"), ("idle_in_transaction_session_timeout", "10s")],

@@ -1,4 +1,4 @@
-//! Keeps a database healthy for years: sessions that ended and content nobody needs any more go, a small batch at a time.
+//! Keeps a database healthy for years: content nobody needs any more goes, a small batch at a time.
 //!
 //! Runs beside the worker, in however many processes: each batch is a transaction of its own under one lock of the database,
 //! so two never do the same work. What it does is safe to stop anywhere and to do again.
@@ -8,10 +8,8 @@ use std::time::Duration;
 use sqlx::{Connection as _, PgPool};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
-use tower_sessions::ExpiredDeletion as _;
 
 use crate::inbox::prune::{self, Pruned};
-use crate::sessions::Sessions;
 
 const EVERY: Duration = Duration::from_secs(60);
 /// At most this many batches a round; the next round goes on.
@@ -27,9 +25,6 @@ pub async fn run(pool: PgPool, keep: Duration, stop: CancellationToken) {
         tokio::select! {
             () = stop.cancelled() => return,
             _ = tick.tick() => {}
-        }
-        if let Err(error) = Sessions::new(pool.clone()).delete_expired().await {
-            tracing::warn!(%error, "ended sessions could not be deleted; trying again in a minute");
         }
         match round(&pool, keep, &stop).await {
             Ok(Pruned { bodies: 0, receipts: 0 }) => {}

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
-use crate::domain::ids::{AccountId, EventId};
+use crate::domain::ids::{AccountId, EventId, ReminderId};
 use crate::domain::period::Period;
 use crate::domain::plan::{FREE_BOTTLES, PRO_BOTTLES_MORE};
 
@@ -25,6 +25,10 @@ pub struct Entry {
 pub enum Why {
     Free,
     Pro,
+    /// A reminder took it.
+    Spend,
+    /// A reminder that was never sent gave it back.
+    Return,
 }
 
 impl Why {
@@ -32,6 +36,8 @@ impl Why {
         match self {
             Self::Free => "free",
             Self::Pro => "pro",
+            Self::Spend => "spend",
+            Self::Return => "return",
         }
     }
 }
@@ -44,6 +50,16 @@ pub fn free_entry(account: AccountId, period: Period, event: Option<EventId>) ->
 /// What Pro adds to a period. Keyed by account and month, never by the event: two events that mean one grant write one.
 pub fn pro_entry(account: AccountId, period: Period, event: Option<EventId>) -> Entry {
     Entry { account, period, delta: PRO_BOTTLES_MORE, reason: Why::Pro, key: format!("pro:{account}:{period}"), event }
+}
+
+/// The bottle that the `n`th occurrence of a reminder takes.
+pub fn spend_entry(account: AccountId, period: Period, reminder: ReminderId, n: i32) -> Entry {
+    Entry { account, period, delta: -1, reason: Why::Spend, key: format!("spend:{reminder}:{n}"), event: None }
+}
+
+/// The same bottle, back where it came from.
+pub fn return_entry(account: AccountId, period: Period, reminder: ReminderId, n: i32) -> Entry {
+    Entry { account, period, delta: 1, reason: Why::Return, key: format!("return:{reminder}:{n}"), event: None }
 }
 
 /// The allowance entries (Free and Pro) of these accounts: account → entry key → amount.
@@ -99,6 +115,87 @@ pub async fn append(conn: &mut PgConnection, entries: &[Entry], now: OffsetDateT
     .execute(conn)
     .await?;
     Ok(done.rows_affected())
+}
+
+/// An entry as its owner reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    pub id: i64,
+    pub delta: i64,
+    /// `free`, `pro` and whatever else the ledger has reasons for.
+    pub reason: String,
+    pub key: String,
+    pub event: Option<EventId>,
+    pub created_at: OffsetDateTime,
+}
+
+/// The entries of one account and period, newest first: the next `limit` that are older than `before`. A month's entries are
+/// few, so they are sorted; `id + 0` keeps a plan from walking everybody's entries in their order instead.
+pub async fn lines(
+    conn: &mut PgConnection,
+    account: AccountId,
+    period: Period,
+    before: Option<i64>,
+    limit: i64,
+) -> sqlx::Result<Vec<Line>> {
+    sqlx::query_as!(
+        Line,
+        r#"select id, delta, reason, entry_key as key, event_id as "event: EventId", created_at from ledger
+           where account_id = $1 and period = $2 and ($3::bigint is null or id < $3)
+           order by id + 0 desc limit $4"#,
+        account.0,
+        period.to_string(),
+        before,
+        limit
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// The last `limit` periods in which the account has entries, newest first. Each is one look into the index, however many
+/// entries it has.
+pub async fn periods(conn: &mut PgConnection, account: AccountId, limit: i64) -> sqlx::Result<Vec<Period>> {
+    let rows = sqlx::query_scalar!(
+        r#"with recursive seen as (
+               (select period, 1 as n from ledger where account_id = $1 order by period desc limit 1)
+               union all
+               select (select l.period from ledger l where l.account_id = $1 and l.period < s.period order by l.period desc limit 1),
+                      s.n + 1
+               from seen s where s.period is not null and s.n < $2
+           )
+           select period as "period!" from seen where period is not null"#,
+        account.0,
+        i32::try_from(limit).unwrap_or(i32::MAX)
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.iter().filter_map(|period| period.parse().ok()).collect())
+}
+
+/// What the entries of one period come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sums {
+    /// All of them.
+    pub left: i64,
+    /// Spent, less what came back.
+    pub used: i64,
+    pub has_free: bool,
+    pub has_pro: bool,
+}
+
+pub async fn sums(conn: &mut PgConnection, account: AccountId, period: Period) -> sqlx::Result<Sums> {
+    sqlx::query_as!(
+        Sums,
+        r#"select coalesce(sum(delta), 0)::bigint as "left!",
+                  coalesce(-sum(delta) filter (where reason in ('spend', 'return')), 0)::bigint as "used!",
+                  coalesce(bool_or(reason = 'free'), false) as "has_free!",
+                  coalesce(bool_or(reason = 'pro'), false) as "has_pro!"
+           from ledger where account_id = $1 and period = $2"#,
+        account.0,
+        period.to_string()
+    )
+    .fetch_one(conn)
+    .await
 }
 
 /// The bottles left of a period: the sum of its entries.

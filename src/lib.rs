@@ -9,7 +9,12 @@
 //!   page ◀── accounts, runs of an event ◀── billing::apply, in one transaction ◀── billing::fold (pure)
 //! ```
 //! File by file: `web/webhooks` → `intake` → `inbox/store` → `inbox/queue` → `worker/process` → `providers/kinde` →
-//! `billing/apply` → `billing/book` → `billing/fold` → `accounts`, `ledger` → `billing/runs`. No arrow points back.
+//! `worker/handle` → `billing/apply` → `billing/book` → `billing/fold` → `accounts`, `ledger` → `billing/runs`. No arrow
+//! points back.
+//!
+//! # The way of a reminder
+//! `reminders/schedule` (it and its bottle, under the account's lock) → its time comes → `bell` → `reminders/ring` (due, a letter
+//! in the `outbox`, the next occurrence and its bottle, in one transaction) → `courier` → `mail`.
 //!
 //! # What always holds
 //! - A 200 means that the event is committed. Nothing acknowledged is lost, and nothing is acknowledged twice as new.
@@ -18,6 +23,8 @@
 //! - No transaction is open while a network is waited for.
 //! - Every open event has a due time; none can be forgotten. Every event ends with a reason its owner can read.
 //! - The ledger is append-only, and an entry's key says which business fact it is for.
+//! - A bottle is taken with the reminder it is for, from what the period has left, read under the account's lock: no balance
+//!   goes below zero, and what is shown is what can be spent.
 //! - The SQL for a table lives in the one room named after it, and a room imports only from floors below it. A test reads
 //!   this source and keeps both true.
 
@@ -28,6 +35,7 @@ pub mod config;
 pub mod db;
 pub mod domain;
 pub mod postgres;
+pub mod seal;
 pub mod telemetry;
 pub mod wake;
 // Floor 1: one outside thing each.
@@ -35,15 +43,21 @@ pub mod accounts;
 pub mod inbox;
 pub mod jwks;
 pub mod ledger;
+pub mod mail;
+pub mod oidc;
 pub mod outbound;
+pub mod outbox;
 pub mod providers;
 pub mod sessions;
 // Floor 2: rules.
 pub mod billing;
 pub mod intake;
+pub mod reminders;
 pub mod replay;
 // Floor 3: movers.
 pub mod alerts;
+pub mod bell;
+pub mod courier;
 pub mod housekeeping;
 pub mod worker;
 // Floor 4: demonstration.

@@ -11,6 +11,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use sqlx::PgPool;
 use sqlx::postgres::types::PgInterval;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
 use tower_sessions::session::{Id, Record};
 use tower_sessions::session_store::{Error, Result};
 use tower_sessions::{ExpiredDeletion, SessionStore};
@@ -25,6 +27,7 @@ pub const ABSOLUTE: Duration = Duration::from_secs(60 * 24 * 3600);
 const SEEN_WITHIN: Duration = Duration::from_secs(300);
 /// Ended sessions deleted at a time.
 const BATCH: i64 = 1000;
+const CLEANED_EVERY: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone)]
 pub struct Sessions {
@@ -34,6 +37,21 @@ pub struct Sessions {
 impl Sessions {
     pub fn new(pool: PgPool) -> Self {
         Self { pool }
+    }
+}
+
+/// Deletes ended sessions, a batch a minute, until `stop`. Any number of processes may do it.
+pub async fn clean(sessions: Sessions, stop: CancellationToken) {
+    let mut minute = tokio::time::interval(CLEANED_EVERY);
+    minute.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = minute.tick() => {}
+        }
+        if let Err(error) = sessions.delete_expired().await {
+            tracing::warn!(%error, "ended sessions could not be deleted; they stay ended");
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use bottle::local_kinde::app::App;
 use bottle::local_kinde::key::SigningKey;
 use bottle::local_kinde::server;
 use bottle::postgres::{Cluster, Durability, Settings};
@@ -42,7 +43,8 @@ impl Stand {
             sqlx::query_scalar("select setting from pg_config where name = 'BINDIR'").fetch_one(&admin).await?;
 
         let state = folder.join("kinde");
-        let kinde = server::Settings { addr: "127.0.0.1:0".to_owned(), state: state.clone(), webhook_url: None };
+        let kinde =
+            server::Settings { addr: "127.0.0.1:0".to_owned(), state: state.clone(), webhook_url: None, app: App::default() };
         let stand = Self {
             programs: PathBuf::from(programs),
             admin,

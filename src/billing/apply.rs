@@ -16,8 +16,8 @@ use crate::domain::fact::Dated;
 use crate::domain::ids::{AccountId, CustomerId, EventId, EventKey};
 use crate::domain::instant::Instant;
 use crate::domain::plan::PlanKeys;
-use crate::domain::reason::Reason;
-use crate::domain::told::{Said, Told};
+use crate::domain::reason::{self, Reason};
+use crate::domain::told::{Doubt, Said, Told};
 use crate::ledger;
 
 use super::book::Book;
@@ -59,6 +59,8 @@ pub struct Verdict {
     pub due: Option<OffsetDateTime>,
     /// The plan key it names, if that is not configured: whatever came of the event, it runs again once it is.
     pub unknown_plan_key: Option<String>,
+    /// Why it counts by its own word alone, although its provider was to be asked.
+    pub doubt: Option<Doubt>,
 }
 
 #[derive(Debug, Default)]
@@ -85,7 +87,12 @@ pub enum Error {
 
 impl Verdict {
     pub fn without_account(reason: Reason) -> Self {
-        Self { reason, account: None, effects: Effects::default(), due: None, unknown_plan_key: None }
+        Self { reason, account: None, effects: Effects::default(), due: None, unknown_plan_key: None, doubt: None }
+    }
+
+    /// As its owner reads it.
+    pub fn sentence(&self) -> String {
+        reason::sentence(&self.reason, self.doubt.as_ref())
     }
 }
 
@@ -100,10 +107,14 @@ pub async fn apply(
     let keys: Vec<&EventKey> = items.iter().map(|i| &i.key).collect();
     let owners = whose::find(&mut *conn, items, rules, now).await?;
 
-    let mut ids: BTreeSet<AccountId> =
-        owners.of_items.iter().filter(|o| o.declined.is_none()).filter_map(|o| o.account).collect();
+    // Those of declined events too: their person sees a line more, so their page's number grows.
+    let mut ids: BTreeSet<AccountId> = owners.of_items.iter().filter_map(|o| o.account).collect();
     // One that was only just made has its first entry coming, even if the event that named it is declined.
     ids.extend(&owners.created);
+    // Facts move with their event, so the account that has them now changes too. A first run has none.
+    let ran: Vec<EventId> = items.iter().filter(|i| i.account.is_some()).map(|i| i.id).collect();
+    let homes = if ran.is_empty() { HashMap::new() } else { facts::homes(&mut *conn, &ran).await? };
+    ids.extend(homes.values());
     let mut books = load(&mut *conn, &ids, &owners.created, now).await?;
     checkpoints.reach(Step::Locked, &keys).await?;
 
@@ -114,6 +125,10 @@ pub async fn apply(
             (Some(reason), account) => Verdict { account, ..Verdict::without_account(reason.clone()) },
             (None, account) => {
                 let account = account.ok_or(sqlx::Error::RowNotFound)?;
+                if let Some(home) = homes.get(&item.id).filter(|home| **home != account) {
+                    let left = books.get_mut(home).ok_or(sqlx::Error::RowNotFound)?.give_up(item.id, &rules.keys, at);
+                    books.get_mut(&account).ok_or(sqlx::Error::RowNotFound)?.take_over(left);
+                }
                 let book = books.get_mut(&account).ok_or(sqlx::Error::RowNotFound)?;
                 match ahead(item, at) {
                     Some(happens) => Verdict {
@@ -169,6 +184,10 @@ async fn write(
     let fresh: Vec<(AccountId, Dated)> = books.iter().flat_map(|(id, b)| b.fresh.iter().map(|f| (*id, f.clone()))).collect();
     facts::replace(&mut *conn, &stale, &fresh).await?;
 
+    let touched: Vec<AccountId> = books.iter().filter(|(_, b)| !b.changed()).map(|(id, _)| *id).collect();
+    if !touched.is_empty() {
+        accounts::touch(&mut *conn, &touched).await?;
+    }
     let changes: Vec<_> = books.iter().filter(|(_, b)| b.changed()).map(|(id, b)| (*id, b.standing().clone())).collect();
     if !changes.is_empty() {
         accounts::write(&mut *conn, &changes).await?;
@@ -185,7 +204,7 @@ async fn write(
         .map(|(item, verdict)| Run {
             event: item.id,
             status: verdict.reason.status(),
-            sentence: verdict.reason.to_string(),
+            sentence: verdict.sentence(),
             effects: verdict.effects.clone(),
             requested_by: item.requested_by.clone(),
         })
@@ -195,7 +214,8 @@ async fn write(
     Ok(())
 }
 
-fn ahead(item: &Item, now: Instant) -> Option<Instant> {
+/// When an event happens that says it lies too far ahead to be run now.
+pub(super) fn ahead(item: &Item, now: Instant) -> Option<Instant> {
     match item.told.said {
         Said::Fact { at, .. } if at > item.received.plus(AHEAD_LIMIT) && at > now => Some(at),
         _ => None,

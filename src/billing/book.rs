@@ -19,6 +19,7 @@ use super::fold::{self, State, fold};
 use super::runs::{Effects, Granted, PlanChange};
 use super::verdict::{Before, judge};
 
+#[derive(Clone)]
 pub struct Book {
     account: AccountId,
     stored: Standing,
@@ -57,42 +58,103 @@ impl Book {
     /// Runs one event: its facts take the place of what was stored of it, and the whole is folded anew.
     pub fn run(&mut self, item: &Item, keys: &PlanKeys, now: Instant) -> Verdict {
         let own = self.take_in(item);
+        let state = self.fold(keys, now);
+        self.conclude(item, own, &state, keys, now)
+    }
+
+    pub fn fold(&self, keys: &PlanKeys, now: Instant) -> State {
+        fold(&self.facts, keys, now)
+    }
+
+    /// What follows from the state for the account and for this event, which itself said `own`.
+    pub fn conclude(&mut self, item: &Item, own: Option<Dated>, state: &State, keys: &PlanKeys, now: Instant) -> Verdict {
         let standing = self.standing.at(now);
         let before = Before { plan: standing.plan, past_due: standing.past_due_since.is_some() };
-        let state = fold(&self.facts, keys, now);
-        let entries = self.grant(&state, item.id);
+        let entries = self.grant(state, item);
         let granted = entries.iter().filter(|e| e.reason == ledger::Why::Pro).map(|e| e.period).collect();
         let reason = match &own {
-            Some(fact) => judge(fact, before, &state, granted),
+            Some(fact) => judge(fact, before, state, granted),
             None => Reason::NoBillingChange { kind: item.kind.clone() },
         };
-        self.standing = standing_of(&state);
+        self.standing = standing_of(state);
         let unknown_plan_key = own.and_then(|dated| match dated.fact {
             Fact::Start { plan_key, .. } if keys.plan_of(&plan_key).is_none() => Some(plan_key),
             _ => None,
         });
         let effects = effects(&reason, before.plan, state.plan, &entries);
-        Verdict { effects, account: Some(self.account), due: None, unknown_plan_key, reason }
+        let doubt = item.told.doubt.clone();
+        Verdict { effects, account: Some(self.account), due: None, unknown_plan_key, reason, doubt }
+    }
+
+    /// The event turned out to be somebody else's: its facts leave, and what is left is folded anew. Entries stay; the ledger
+    /// is append-only.
+    pub fn give_up(&mut self, event: EventId, keys: &PlanKeys, now: Instant) -> Vec<Dated> {
+        let (left, kept) = std::mem::take(&mut self.facts).into_iter().partition(|f| f.event == event);
+        self.facts = kept;
+        self.fresh.retain(|f| f.event != event);
+        self.stale.push(event);
+        self.standing = standing_of(&fold(&self.facts, keys, now));
+        left
+    }
+
+    /// Facts that another account gave up.
+    pub fn take_over(&mut self, facts: Vec<Dated>) {
+        for fact in facts {
+            self.put(fact);
+        }
+    }
+
+    fn put(&mut self, fact: Dated) {
+        let place = self.facts.partition_point(|f| f.order() < fact.order());
+        self.fresh.push(fact.clone());
+        self.facts.insert(place, fact);
+    }
+
+    /// What is stored of this event is what it still says: running it leaves the facts as they are.
+    pub fn holds(&self, item: &Item) -> bool {
+        match &item.told.said {
+            Said::AsStored => true,
+            _ => self.facts.iter().filter(|f| f.event == item.id).eq(self.said_by(item).iter()),
+        }
+    }
+
+    /// What the event itself said, as it is stored; not what its provider answered about it.
+    pub fn own(&self, item: &Item) -> Option<Dated> {
+        self.facts.iter().find(|f| f.event == item.id && !matches!(f.fact, Fact::Snapshot { .. })).cloned()
+    }
+
+    /// All of it but the facts: enough to conclude from a state that is at hand.
+    pub fn without_facts(&self) -> Self {
+        Self::new(self.account, self.stored.clone(), Vec::new(), self.entries.clone())
+    }
+
+    /// The facts that an event whose body could be read comes to, in their total order.
+    fn said_by(&self, item: &Item) -> Vec<Dated> {
+        let dated = |at, fact| Dated { at, source: item.source, event: item.id, key: item.key.clone(), fact };
+        let mut facts = match &item.told.said {
+            Said::Fact { at, fact } => vec![dated(*at, fact.clone())],
+            Said::Nothing | Said::NotRead | Said::AsStored => Vec::new(),
+        };
+        if let Some(answer) = &item.told.answer {
+            let mut live = answer.live.clone();
+            live.sort();
+            facts.push(dated(answer.asked, Fact::Snapshot { live }));
+        } else if !facts.is_empty() {
+            // What the provider answered an earlier run stays true of that moment; a run that got no answer does not unsay it.
+            let answered = |f: &&Dated| f.event == item.id && matches!(f.fact, Fact::Snapshot { .. });
+            facts.extend(self.facts.iter().filter(answered).cloned());
+        }
+        facts.sort_by(|a, b| a.order().cmp(&b.order()));
+        facts
     }
 
     /// Returns what the event itself said, if it said anything about billing.
     fn take_in(&mut self, item: &Item) -> Option<Dated> {
-        let dated = |at, fact| Dated { at, source: item.source, event: item.id, key: item.key.clone(), fact };
-        let mut own: Vec<Dated> = match &item.told.said {
-            Said::AsStored => {
-                let said = |f: &&Dated| f.event == item.id && !matches!(f.fact, Fact::Snapshot { .. });
-                return self.facts.iter().find(said).cloned();
-            }
-            Said::Nothing => Vec::new(),
-            Said::Fact { at, fact } => vec![dated(*at, fact.clone())],
-        };
-        let told = own.first().cloned();
-        if let Some(answer) = &item.told.answer {
-            let mut live = answer.live.clone();
-            live.sort();
-            own.push(dated(answer.asked, Fact::Snapshot { live }));
+        if item.told.said == Said::AsStored {
+            return self.own(item);
         }
-        own.sort_by(|a, b| a.order().cmp(&b.order()));
+        let own = self.said_by(item);
+        let told = own.iter().find(|f| !matches!(f.fact, Fact::Snapshot { .. })).cloned();
         if self.facts.iter().filter(|f| f.event == item.id).ne(own.iter()) {
             if self.facts.iter().any(|f| f.event == item.id) {
                 self.facts.retain(|f| f.event != item.id);
@@ -100,16 +162,15 @@ impl Book {
             }
             self.fresh.retain(|f| f.event != item.id);
             for fact in own {
-                let place = self.facts.partition_point(|f| f.order() < fact.order());
-                self.fresh.push(fact.clone());
-                self.facts.insert(place, fact);
+                self.put(fact);
             }
         }
         told
     }
 
     /// Entries that the state calls for and the ledger does not have yet. A period's first entry brings its Free entry along.
-    fn grant(&mut self, state: &State, event: EventId) -> Vec<Entry> {
+    fn grant(&mut self, state: &State, item: &Item) -> Vec<Entry> {
+        let event = item.id;
         let mut granted = Vec::new();
         for period in &state.pro_periods {
             let pro = ledger::pro_entry(self.account, *period, Some(event));
@@ -117,7 +178,7 @@ impl Book {
                 Some(delta) if *delta == pro.delta => continue,
                 Some(delta) => {
                     // The first amount stands (it may have been spent); a person has to look.
-                    tracing::error!(account = %self.account, entry_key = pro.key, stored = delta, now = pro.delta, "an allowance entry differs from what the plan gives today");
+                    tracing::error!(alert = "allowance-differs", account = %self.account, event = %item.key, entry_key = pro.key, stored = delta, now = pro.delta, "an allowance entry differs from what the plan gives today");
                     continue;
                 }
                 None => {

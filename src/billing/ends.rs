@@ -1,6 +1,6 @@
 //! The Ends among one source's facts, arranged so that "what ends this Start first?" is a look-up.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::domain::fact::{Dated, Fact};
@@ -12,14 +12,15 @@ use super::fold::end_of;
 /// One End: when it was said, when it takes effect, which event said it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ending<'f> {
-    said: Instant,
+    pub said: Instant,
     pub effective: Instant,
     pub key: &'f EventKey,
 }
 
 impl Ending<'_> {
-    fn rank(&self) -> (Instant, &EventKey) {
-        (self.effective, self.key)
+    /// Of those that take effect together the first to be said stands for all.
+    fn rank(&self) -> (Instant, Instant, &EventKey) {
+        (self.effective, self.said, self.key)
     }
 
     pub fn first(one: Option<Self>, other: Option<Self>) -> Option<Self> {
@@ -107,8 +108,7 @@ impl<'f> Ends<'f> {
     }
 
     /// The first End said later than `after` that names an agreement while no Start of another one is live.
-    pub fn naming_other(&self, after: Instant, live: &BTreeSet<&AgreementId>) -> Option<Ending<'f>> {
-        let mut live = live.iter();
+    pub fn naming_other<'l>(&self, after: Instant, mut live: impl Iterator<Item = &'l AgreementId>) -> Option<Ending<'f>> {
         match (live.next(), live.next()) {
             (None, _) => self.naming_some.after(after),
             (Some(only), None) => self.by_agreement.get(only)?.after(after),
@@ -116,11 +116,11 @@ impl<'f> Ends<'f> {
         }
     }
 
-    /// Was this agreement said to end within `span` of a moment, before or after?
-    pub fn named_around(&self, agreement: &AgreementId, at: Instant, span: Duration) -> bool {
+    /// Was this agreement said to end between two moments, both included?
+    pub fn named_between(&self, agreement: &AgreementId, from: Instant, until: Instant) -> bool {
         let Some(series) = self.by_agreement.get(agreement) else { return false };
-        let next = series.said.partition_point(|end| end.said < at.minus(span));
-        series.said.get(next).is_some_and(|end| end.said <= at.plus(span))
+        let next = series.said.partition_point(|end| end.said < from);
+        series.said.get(next).is_some_and(|end| end.said <= until)
     }
 
     /// The first End of an agreement that the provider listed as live when asked at `asked`: one said later, or one said

@@ -57,6 +57,30 @@ pub async fn load(conn: &mut PgConnection, accounts: &BTreeSet<AccountId>) -> Re
     Ok(by_account)
 }
 
+/// The accounts at which facts of these events are stored.
+pub async fn homes(conn: &mut PgConnection, events: &[EventId]) -> Result<HashMap<EventId, AccountId>, Error> {
+    let ids: Vec<i64> = events.iter().map(|e| e.0).collect();
+    let rows = sqlx::query!(
+        r#"select event_id as "event: EventId", account_id as "account: AccountId" from facts where event_id = any($1) and n = 0"#,
+        &ids
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.event, row.account)).collect())
+}
+
+/// Whether an account has at most this many facts.
+pub async fn at_most(conn: &mut PgConnection, account: AccountId, limit: i64) -> sqlx::Result<bool> {
+    let found = sqlx::query_scalar!(
+        r#"select count(*) as "n!" from (select 1 from facts where account_id = $1 limit $2) f"#,
+        account.0,
+        limit.saturating_add(1)
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(found <= limit)
+}
+
 /// Replaces the facts of these events by `facts`.
 pub async fn replace(conn: &mut PgConnection, stale: &[EventId], facts: &[(AccountId, Dated)]) -> Result<(), Error> {
     if !stale.is_empty() {

@@ -13,8 +13,10 @@ use crate::domain::period::Period;
 use crate::domain::plan::{Plan, PlanKeys};
 
 use super::allowance;
+use super::belief;
+use super::outlook::{Outlook, View};
 use super::plan::{self, Deciding, Ruling};
-use super::standing;
+use super::standing::{Owed, may_end_plan};
 
 /// What a set of facts amounts to, read at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +65,8 @@ pub fn fold(facts: &[Dated], keys: &PlanKeys, now: Instant) -> State {
     let sides = [of_source(facts, Source::Kinde), of_source(facts, Source::Stripe)];
     let rulings = sides.each_ref().map(|side| plan::rule(side, keys, now));
     let ruling = foremost(&rulings);
-    let current = read(&sides, keys, now);
+    let owed = sides.each_ref().map(|side| Owed::of(side, keys));
+    let current = upcoming_of(now, (ruling.plan, ruling.decided.as_ref().map(|d| d.at)), &owed);
 
     let mut pro_periods = BTreeSet::new();
     let mut belonging = HashSet::new();
@@ -74,7 +77,7 @@ pub fn fold(facts: &[Dated], keys: &PlanKeys, now: Instant) -> State {
     State {
         plan: ruling.plan,
         decided: ruling.decided.as_ref().map(|d| Decided { at: d.at, by: d.by, key: d.key.clone() }),
-        upcoming: upcoming(&sides, keys, current),
+        upcoming: upcoming(&sides, &owed, keys, current),
         past_due_since: current.past_due_since,
         pro_periods,
         belonging,
@@ -84,7 +87,7 @@ pub fn fold(facts: &[Dated], keys: &PlanKeys, now: Instant) -> State {
 
 /// Each provider's facts are folded by themselves: two clocks are never compared. What we store ourselves belongs to both.
 fn of_source(facts: &[Dated], source: Source) -> Vec<&Dated> {
-    facts.iter().filter(|f| f.source == source || f.source == Source::Bottle).collect()
+    belief::without_stale_answers(facts.iter().filter(|f| f.source == source || f.source == Source::Bottle).collect())
 }
 
 /// Pro if either source says so; among those that agree, the one that changed last.
@@ -96,11 +99,17 @@ fn foremost<'r, 'f>(rulings: &'r [Ruling<'f>; 2]) -> &'r Ruling<'f> {
 
 /// Every change of what is read at `current` that the facts already call for: an end that takes effect settles what was owed,
 /// too, and nobody will be there to fold again.
-fn upcoming(sides: &[Vec<&Dated>; 2], keys: &PlanKeys, mut current: Upcoming) -> Vec<Upcoming> {
+fn upcoming(sides: &[Vec<&Dated>; 2], owed: &[Owed; 2], keys: &PlanKeys, mut current: Upcoming) -> Vec<Upcoming> {
+    let moments = sides.iter().flatten().filter_map(|f| may_end_plan(f, keys));
+    let moments: BTreeSet<Instant> = moments.filter(|at| *at > current.at).collect();
+    if moments.is_empty() {
+        return Vec::new();
+    }
+    let mut outlooks = sides.each_ref().map(|side| Outlook::of(side.clone(), keys));
     let mut changes = Vec::new();
-    let moments = sides.iter().flatten().filter_map(|f| standing::may_end_plan(f, keys));
-    for at in moments.filter(|at| *at > current.at).collect::<BTreeSet<_>>() {
-        let then = read(sides, keys, at);
+    for at in moments {
+        let [kinde, stripe] = outlooks.each_mut().map(|outlook| outlook.at(at));
+        let then = upcoming_of(at, kinde.max(stripe), owed);
         if (Upcoming { at, ..current }) != then {
             current = then;
             changes.push(then);
@@ -109,15 +118,8 @@ fn upcoming(sides: &[Vec<&Dated>; 2], keys: &PlanKeys, mut current: Upcoming) ->
     changes
 }
 
-fn read(sides: &[Vec<&Dated>; 2], keys: &PlanKeys, at: Instant) -> Upcoming {
-    let rulings = sides.each_ref().map(|side| plan::rule(side, keys, at));
-    let ruling = foremost(&rulings);
-    Upcoming {
-        at,
-        plan: ruling.plan,
-        decided: ruling.decided.as_ref().map(|d| d.at),
-        past_due_since: sides.iter().filter_map(|side| standing::past_due_since(side, keys, at)).min(),
-    }
+fn upcoming_of(at: Instant, (plan, decided): View, owed: &[Owed; 2]) -> Upcoming {
+    Upcoming { at, plan, decided, past_due_since: owed.iter().filter_map(|owed| owed.since(at)).min() }
 }
 
 /// When an End takes effect: never before it was said.

@@ -1,17 +1,30 @@
 //! Billing rules: an event's facts → the account's plan, standing and allowance.
 //!
-//! Reading order: `fold` (pure: the set of facts → state), with `plan`, `ends`, `allowance` and `standing` as its parts;
+//! Reading order: `fold` (pure: the set of facts → state), with `belief`, `plan`, `ends`, `course`, `outlook`, `allowance`
+//! and `standing` as its parts;
 //! `verdict` (pure: what one event did, as a sentence); `apply` (thin: reads and writes in the caller's transaction);
-//! `facts` and `runs` (the SQL of the two tables); `log` (what the pages read). No provider and no network in here.
+//! `facts` and `runs` (the SQL of the two tables); `bottles` (what a period has left, and taking from it) and `opening` (the
+//! first use of a period); `arrival` (what a sign-in has to do with billing). `rehearsal` runs the same without writing. `log` and `record` are what people's pages read, `words`
+//! what they call it. No provider and no network in here.
 
 pub mod allowance;
 pub mod apply;
+pub mod arrival;
+mod belief;
 mod book;
+pub mod bottles;
+mod course;
 mod ends;
 mod facts;
 pub mod fold;
+pub mod log;
+pub mod opening;
+mod outlook;
 pub mod plan;
+pub mod record;
+pub mod rehearsal;
 pub mod runs;
 pub mod standing;
 pub mod verdict;
 mod whose;
+pub mod words;

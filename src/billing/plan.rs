@@ -42,15 +42,38 @@ pub enum Deciding {
 }
 
 /// A Start that can decide the plan: a fact, or an agreement that the provider's own answer lists.
-struct Candidate<'f> {
-    at: Instant,
+pub struct Candidate<'f> {
+    pub at: Instant,
     by: Deciding,
     key: &'f EventKey,
-    plan_key: &'f str,
+    pub plan_key: &'f str,
     /// The agreement it stands for; none also for a plan change that names the agreement it left.
-    agreement: Option<&'f AgreementId>,
+    pub agreement: Option<&'f AgreementId>,
     /// When an End that names its agreement, or none, ends it.
-    ended: Option<Ending<'f>>,
+    pub ended: Option<Ending<'f>>,
+}
+
+/// Every Start of one source that counts, oldest first, and what ends them. The same at whatever moment it is read.
+pub struct Starts<'f> {
+    pub all: Vec<Candidate<'f>>,
+    ends: Ends<'f>,
+    snapshot: Option<usize>,
+}
+
+impl<'f> Starts<'f> {
+    pub fn of(facts: &[&'f Dated], keys: &PlanKeys) -> Self {
+        let ends = Ends::of(facts);
+        let snapshot = facts.iter().rposition(|f| matches!(f.fact, Fact::Snapshot { .. }));
+        Self { all: candidates(facts, snapshot, &ends, keys), ends, snapshot }
+    }
+
+    /// What ends one of them first, while Starts of these agreements are live.
+    pub fn ending<'l>(&self, start: &Candidate<'f>, live: impl Iterator<Item = &'l AgreementId>) -> Option<Ending<'f>> {
+        match start.agreement {
+            Some(_) => start.ended,
+            None => Ending::first(start.ended, self.ends.naming_other(start.at.plus(CHANGE_SPAN), live)),
+        }
+    }
 }
 
 /// The ruling of one source's facts, in their total order, read at `now`.
@@ -82,18 +105,13 @@ pub fn rule<'f>(facts: &[&'f Dated], keys: &PlanKeys, now: Instant) -> Ruling<'f
 /// The ruling of the newest live Start with a known plan key, or that none is live; and the newest live Start with an unknown
 /// one, if it is newer than that.
 fn newest_live<'f>(facts: &[&'f Dated], keys: &PlanKeys, now: Instant) -> (Option<Ruling<'f>>, Option<UnknownKey>) {
-    let ends = Ends::of(facts);
-    let snapshot = facts.iter().rposition(|f| matches!(f.fact, Fact::Snapshot { .. }));
-    let candidates = candidates(facts, snapshot, &ends, keys);
-    let live = live_agreements(&candidates, now);
+    let starts = Starts::of(facts, keys);
+    let live = live_agreements(&starts.all, now);
 
     let mut last_end: Option<Ending<'f>> = None;
     let mut unknown: Option<UnknownKey> = None;
-    for candidate in candidates.iter().rev() {
-        let ending = match candidate.agreement {
-            Some(_) => candidate.ended,
-            None => Ending::first(candidate.ended, ends.naming_other(candidate.at.plus(CHANGE_SPAN), &live)),
-        };
+    for candidate in starts.all.iter().rev() {
+        let ending = starts.ending(candidate, live.iter().copied());
         if let Some(ending) = ending.filter(|end| end.effective <= now) {
             last_end = Ending::last(last_end, Some(ending));
         } else if let Some(plan) = keys.plan_of(candidate.plan_key) {
@@ -104,7 +122,7 @@ fn newest_live<'f>(facts: &[&'f Dated], keys: &PlanKeys, now: Instant) -> (Optio
             unknown = Some(UnknownKey { plan_key, at: candidate.at, key });
         }
     }
-    let none = if unknown.is_none() { Some(nothing_live(facts, snapshot, last_end, keys, now)) } else { None };
+    let none = if unknown.is_none() { Some(nothing_live(facts, starts.snapshot, last_end, keys, now)) } else { None };
     (none, unknown)
 }
 
@@ -142,7 +160,9 @@ fn candidates<'f>(facts: &[&'f Dated], snapshot: Option<usize>, ends: &Ends<'f>,
     };
     for fact in after {
         let Fact::Start { agreement, plan_key, changed } = &fact.fact else { continue };
-        let agreement = agreement.as_ref().filter(|a| !(*changed && ends.named_around(a, fact.at, CHANGE_SPAN)));
+        let agreement = agreement
+            .as_ref()
+            .filter(|a| !(*changed && ends.named_between(a, fact.at.minus(CHANGE_SPAN), fact.at.plus(CHANGE_SPAN))));
         let named = agreement.and_then(|a| ends.naming(a, fact.at.minus(CHANGE_SPAN)));
         let ended = Ending::first(named, ends.naming_none(fact.at.plus(CHANGE_SPAN)));
         all.push(Candidate { at: fact.at, by: Deciding::Start, key: &fact.key, plan_key, agreement, ended });

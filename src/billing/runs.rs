@@ -78,15 +78,17 @@ pub async fn record(conn: &mut PgConnection, runs: &[Run], now: OffsetDateTime) 
     Ok(())
 }
 
-/// The runs of one event, oldest first.
-pub async fn of_event(db: impl PgExecutor<'_>, event: EventId) -> sqlx::Result<Vec<(OffsetDateTime, Run)>> {
+/// The last runs of one event, oldest first.
+pub async fn latest(db: impl PgExecutor<'_>, event: EventId, limit: i64) -> sqlx::Result<Vec<(OffsetDateTime, Run)>> {
     let rows = sqlx::query!(
-        "select ran_at, status, sentence, effects, requested_by from event_runs where event_id = $1 order by id",
-        event.0
+        "select ran_at, status, sentence, effects, requested_by from event_runs where event_id = $1 order by id desc limit $2",
+        event.0,
+        limit
     )
     .fetch_all(db)
     .await?;
     rows.into_iter()
+        .rev()
         .map(|r| {
             let run = Run {
                 event,

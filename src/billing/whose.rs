@@ -82,11 +82,7 @@ pub async fn find(conn: &mut PgConnection, items: &[Item], rules: &Rules, now: O
 
     for (item, declined) in items.iter().zip(declined) {
         owners.of_items.push(match declined {
-            // An event that changes nothing is still shown to the person it names, if we know them.
-            Some(reason) => {
-                let named = item.told.whose.user.as_ref().and_then(|u| accounts.get(u)).copied();
-                Owner { account: named.or(item.account), declined: Some(reason) }
-            }
+            Some(reason) => Owner { account: shown_to(item, &accounts), declined: Some(reason) },
             None => match owner(item, &accounts, &map) {
                 Ok(account) => Owner { account: Some(account), declined: None },
                 Err(reason) => Owner { account: None, declined: Some(reason) },
@@ -96,9 +92,45 @@ pub async fn find(conn: &mut PgConnection, items: &[Item], rules: &Rules, now: O
     Ok(owners)
 }
 
+/// The account that an event would create: no row has this id.
+pub const NEW: AccountId = AccountId(0);
+
+/// As [`find`] would find them, each item by itself. Creates, learns and locks nothing.
+pub async fn look(conn: &mut PgConnection, items: &[Item], rules: &Rules) -> Result<Vec<Owner>, Error> {
+    let users: BTreeSet<&KindeUserId> = items.iter().filter_map(|i| i.told.whose.user.as_ref()).collect();
+    let names: Vec<String> = users.iter().map(|u| u.0.clone()).collect();
+    let accounts = if names.is_empty() { HashMap::new() } else { accounts::find(&mut *conn, &rules.tenant, &names).await? };
+    let mut map = HashMap::new();
+    for source in sources(items) {
+        let named: BTreeSet<CustomerId> =
+            items.iter().filter(|i| i.source == source).filter_map(|i| i.told.whose.customer.clone()).collect();
+        map.extend(known(&mut *conn, source, &named).await?.into_iter().map(|(c, a)| ((source, c), a)));
+    }
+    let mut with_new = accounts.clone();
+    with_new.extend(users.into_iter().filter(|u| !accounts.contains_key(u)).map(|u| (u.clone(), NEW)));
+    Ok(items
+        .iter()
+        .map(|item| match decline(item) {
+            Some(reason) => Owner { account: shown_to(item, &accounts), declined: Some(reason) },
+            None => match owner(item, &with_new, &map) {
+                Ok(account) => Owner { account: Some(account), declined: None },
+                Err(reason) => Owner { account: None, declined: Some(reason) },
+            },
+        })
+        .collect())
+}
+
+/// An event that changes nothing is still shown to the person it names, if we know them.
+fn shown_to(item: &Item, accounts: &HashMap<KindeUserId, AccountId>) -> Option<AccountId> {
+    item.told.whose.user.as_ref().and_then(|u| accounts.get(u)).copied().or(item.account)
+}
+
 /// What can be said without asking whose it is.
 fn decline(item: &Item) -> Option<Reason> {
     match (&item.told.said, &item.told.whose.customer_type) {
+        (Said::NotRead, customer_type) => {
+            Some(Reason::NotAPerson { customer_type: customer_type.clone().unwrap_or_else(|| "unknown".to_owned()) })
+        }
         (Said::Nothing, _) => Some(Reason::NoBillingChange { kind: item.kind.clone() }),
         (_, Some(customer_type)) if customer_type != "user" => Some(Reason::NotAPerson { customer_type: customer_type.clone() }),
         _ => None,
@@ -115,7 +147,7 @@ fn owner(
     let user = whose.user.as_ref().and_then(|u| accounts.get(u)).copied();
     match (user, mapped) {
         (Some(user), Some((customer, Some(other)))) if user != other => {
-            tracing::error!(event = %item.key, %customer, "a customer id is claimed by two people");
+            tracing::error!(event = %item.key, alert = "claimed-by-two", %customer, "a customer id is claimed by two people");
             Err(Reason::ClaimedByTwo { customer: customer.0.clone() })
         }
         (Some(user), _) => Ok(user),

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::Settings;
+use crate::config::given::Settings;
 
 /// For a person to read. That nobody does (`bottle | head -1`) is no reason to stop, and `println!` would panic.
 macro_rules! say {
@@ -21,6 +21,7 @@ mod events;
 mod parts;
 mod replay;
 mod serve;
+mod session_key;
 
 /// Billing state that stays correct however events repeat, arrive late, or fail half-way.
 ///
@@ -90,7 +91,16 @@ impl Cli {
             Command::Events(args) => events::run(self.settings.check()?, args).await,
             Command::Replay(args) => replay::run(self.settings.check()?, args).await,
             Command::EngineRoom(args) => engine_room::run(self.settings.check()?, args).await,
-            Command::LocalKinde(args) => Ok(crate::local_kinde::cli::run(*args).await?),
+            Command::LocalKinde(args) => {
+                let config = self.settings.check()?;
+                let beside = crate::local_kinde::cli::Beside {
+                    addr: config.local_kinde_addr.clone(),
+                    app_url: config.web.url.as_str().trim_end_matches('/').to_owned(),
+                    webhook_url: config.webhook_url("kinde"),
+                    state: config.database.data.join("local-kinde"),
+                };
+                Ok(crate::local_kinde::cli::run(*args, beside).await?)
+            }
         }
     }
 }

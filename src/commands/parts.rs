@@ -6,14 +6,22 @@ use anyhow::{Context, bail};
 use sqlx::PgPool;
 
 use crate::accounts;
+use crate::bell::Bell;
 use crate::billing::apply::Rules;
 use crate::checkpoint::Checkpoints;
 use crate::clock::Clock;
 use crate::config::{Config, Kinde};
+use crate::courier::{self, Courier};
 use crate::inbox::queue;
 use crate::jwks::Jwks;
+use crate::mail::Mail;
+use crate::oidc::Oidc;
 use crate::outbound;
-use crate::providers::{Provider, Providers, kinde};
+use crate::providers::kinde::{self, management::Management};
+use crate::providers::{Provider, Providers};
+use crate::reminders::ring::Letters;
+use crate::wake::Wake;
+use crate::web::sign_in::{self, SignIn};
 use crate::worker::process::Engine;
 
 /// When a tenant's public keys are fetched.
@@ -25,20 +33,56 @@ pub enum Keys {
     WhenNeeded,
 }
 
-/// `kinde` is the tenant that is configured, or the local one.
-pub fn providers(config: &Config, kinde: Option<&Kinde>, keys: Keys) -> anyhow::Result<Providers> {
+/// A tenant's public keys: its webhooks and its sign-ins are signed with the same.
+pub fn keys(kinde: &Kinde, when: Keys) -> anyhow::Result<Jwks> {
+    let client = outbound::Client::new(&kinde.domain).context("KINDE_DOMAIN")?;
+    let jwks = Jwks::new(format!("{}/.well-known/jwks", kinde.domain), client);
+    if when == Keys::AtOnce {
+        jwks.warm();
+    }
+    Ok(jwks)
+}
+
+/// `kinde` is the tenant that is configured, or the local one, with its keys.
+pub fn providers(config: &Config, kinde: Option<(&Kinde, &Jwks)>) -> anyhow::Result<Providers> {
     let kinde = kinde
-        .map(|tenant| {
-            let client = outbound::Client::new(&tenant.domain).context("KINDE_DOMAIN")?;
-            let jwks = Jwks::new(format!("{}/.well-known/jwks", tenant.domain), client);
-            if keys == Keys::AtOnce {
-                jwks.warm();
-            }
+        .map(|(tenant, jwks)| {
             let issuers = std::iter::once(tenant.domain.clone()).chain(tenant.issuer.clone());
-            anyhow::Ok(Provider::Kinde(kinde::Kinde::new(Arc::new(jwks), issuers, Some(config.webhook_url("kinde")))))
+            let mut arm = kinde::Kinde::new(Arc::new(jwks.clone()), issuers, Some(config.webhook_url("kinde")));
+            if let Some(credentials) = &tenant.m2m {
+                let client = outbound::Client::new(&tenant.domain).context("KINDE_DOMAIN")?;
+                arm = arm.with_management(Management::new(client, &tenant.domain, credentials.clone()).context("KINDE_DOMAIN")?);
+            }
+            anyhow::Ok(Provider::Kinde(arm))
         })
         .transpose()?;
     Ok(Providers { kinde, stripe: None })
+}
+
+/// Sign-in at this tenant; none where it has no client id and secret for us.
+pub fn sign_in(config: &Config, kinde: &Kinde, jwks: &Jwks, asked: &Providers, wake: &Wake) -> anyhow::Result<Option<SignIn>> {
+    let Some(client) = kinde.client.clone() else { return Ok(None) };
+    let oidc = Oidc::new(kinde, client, config.base_url(), jwks.clone()).context("KINDE_ISSUER")?;
+    let rules = rules(config);
+    Ok(Some(SignIn::new(sign_in::Parts {
+        oidc,
+        session_key: super::session_key::get(config)?,
+        https: config.is_production(),
+        tenant: rules.tenant,
+        plans: rules.keys,
+        customer_of: customer_of(asked),
+        wake: wake.clone(),
+    })))
+}
+
+/// Who a person is as a customer, where the Management API may be asked.
+fn customer_of(providers: &Providers) -> Option<sign_in::CustomerOf> {
+    let Some(Provider::Kinde(kinde)) = &providers.kinde else { return None };
+    let management = kinde.management()?.clone();
+    Some(Arc::new(move |user| {
+        let management = management.clone();
+        Box::pin(async move { management.customer_of(&user).await.map_err(|error| error.to_string()) })
+    }))
 }
 
 /// The tenant whose user ids name accounts: its Kinde subdomain, whatever its custom domain. The local Kinde is one tenant on
@@ -63,4 +107,17 @@ pub async fn check_tenant(pool: &PgPool, rules: &Rules) -> anyhow::Result<()> {
 
 pub fn engine(pool: PgPool, providers: Arc<Providers>, rules: Rules, checkpoints: Checkpoints) -> Engine {
     Engine { pool, providers, rules: Arc::new(rules), checkpoints, clock: Clock::Database, lease_secs: queue::LEASE_SECS }
+}
+
+pub fn bell(pool: PgPool, config: &Config, rules: Rules, checkpoints: Checkpoints) -> Bell {
+    let page = format!("{}/reminders", config.web.url.as_str().trim_end_matches('/'));
+    let letters = config.mail.as_ref().map(|_| Letters { page });
+    Bell { pool, rules: Arc::new(rules), letters, checkpoints, clock: Clock::Database }
+}
+
+/// None: no mail server is set up.
+pub fn courier(pool: &PgPool, config: &Config, checkpoints: Checkpoints) -> anyhow::Result<Option<Courier>> {
+    let Some(server) = &config.mail else { return Ok(None) };
+    let mail = Mail::new(server.url.reveal(), &server.from)?;
+    Ok(Some(Courier { pool: pool.clone(), mail, checkpoints, clock: Clock::Database, lease_secs: courier::LEASE_SECS }))
 }

@@ -18,7 +18,7 @@ use crate::domain::event::Status;
 use crate::domain::ids::EventId;
 use crate::domain::instant::Instant;
 use crate::inbox::history::{self, Event, Filter};
-use crate::replay;
+use crate::replay::{self, Rehearsal};
 use crate::wake::Wake;
 use crate::worker;
 use crate::worker::process::Engine;
@@ -26,8 +26,13 @@ use crate::worker::process::Engine;
 use super::database::Database;
 use super::parts::{self, Keys};
 
+/// A dry run reads this many events in one transaction: a longer one would keep dead rows from being cleaned up.
+const REHEARSED_AT_ONCE: usize = 100;
 /// More than this at once is somebody's mistake.
 const EVENTS_MAX: i64 = 100_000;
+
+/// How often a command that waits looks whether it is done.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
@@ -62,7 +67,8 @@ pub async fn run(config: Config, args: ReplayArgs) -> anyhow::Result<ExitCode> {
     let database = Database::attach(&config).await?;
     let pool = db::pool(&database.options, db::Use::Cli);
     let kinde = super::serve::tenant(&config);
-    let providers = Arc::new(parts::providers(&config, kinde.as_ref(), Keys::WhenNeeded)?);
+    let jwks = kinde.as_ref().map(|kinde| parts::keys(kinde, Keys::WhenNeeded)).transpose()?;
+    let providers = Arc::new(parts::providers(&config, kinde.as_ref().zip(jwks.as_ref()))?);
     let rules = parts::rules(&config);
     parts::check_tenant(&pool, &rules).await?;
     // Its own limits: a handler's transaction may not last as long as a command's look around.
@@ -107,30 +113,36 @@ async fn replay(pool: &PgPool, engine: Engine, filter: &Filter, args: &ReplayArg
     }
 
     let ids: Vec<EventId> = found.iter().map(|e| e.id).collect();
-    let mut tx = pool.begin().await?;
-    let now = engine.clock.now(&mut *tx).await?;
-    let requeued = replay::request(&mut tx, &ids, &asked_by(), now).await?;
-    tx.commit().await?;
+    let requeued = replay::request_many(pool, &ids, &asked_by(), engine.clock).await?;
     for event in found.iter().filter(|e| !requeued.contains(&e.id)) {
         say!("{}  left alone: it is {} already", event.key, event.status);
     }
-    follow(pool, engine, &found, &requeued).await
+    follow(pool, engine, &requeued).await
 }
 
 async fn rehearse(pool: &PgPool, engine: &Engine, found: &[Event]) -> anyhow::Result<ExitCode> {
-    for event in found {
-        let Some(claimed) = history::as_claimed(pool, &[event.id]).await?.pop() else { continue };
-        match engine.rehearse(&claimed).await {
-            Ok(verdict) if verdict.effects.is_nothing() => {
-                say!("{}  nothing would change ({})", event.key, verdict.reason);
+    for chunk in found.chunks(REHEARSED_AT_ONCE) {
+        let ids: Vec<EventId> = chunk.iter().map(|e| e.id).collect();
+        let mut tx = pool.begin_with(db::READ_ONLY).await?;
+        let now = engine.clock.now(&mut *tx).await?;
+        let rehearsed = replay::rehearse(&mut tx, &ids, &engine.rules, now).await?;
+        tx.rollback().await?;
+        for event in chunk {
+            match rehearsed.get(&event.id) {
+                None => {}
+                Some(Rehearsal::WouldFail(why)) => say!("{}  would fail: {why}", event.key),
+                Some(Rehearsal::Would(would)) if would.changes_nothing() => {
+                    say!("{}  nothing would change ({})", event.key, would.verdict.reason);
+                }
+                Some(Rehearsal::Would(would)) => {
+                    let effects = &would.verdict.effects;
+                    let plan = effects.plan.iter().filter(|p| p.before != p.after);
+                    let plan = plan.map(|p| format!("plan {} → {}", p.before, p.after));
+                    let entries = effects.entries.iter().map(|e| format!("{:+} for {}", e.delta, e.period));
+                    let changes = plan.chain(entries).collect::<Vec<_>>().join(", ");
+                    say!("{}  {} [{changes}]", event.key, would.verdict.reason);
+                }
             }
-            Ok(verdict) => {
-                let plan = verdict.effects.plan.filter(|p| p.before != p.after);
-                let plan = plan.map(|p| format!("plan {} → {}", p.before, p.after)).into_iter();
-                let entries = verdict.effects.entries.iter().map(|e| format!("{:+} for {}", e.delta, e.period));
-                say!("{}  {} [{}]", event.key, verdict.reason, plan.chain(entries).collect::<Vec<_>>().join(", "));
-            }
-            Err(trouble) => say!("{}  would fail: {}", event.key, trouble.chain()),
         }
     }
     say!("Nothing was changed: this was a dry run of {} event(s).", found.len());
@@ -138,27 +150,20 @@ async fn rehearse(pool: &PgPool, engine: &Engine, found: &[Event]) -> anyhow::Re
 }
 
 /// Waits until every requeued event has its verdict. If no worker is at work on this database, it works itself meanwhile.
-async fn follow(pool: &PgPool, engine: Engine, found: &[Event], requeued: &[EventId]) -> anyhow::Result<ExitCode> {
+async fn follow(pool: &PgPool, engine: Engine, requeued: &[EventId]) -> anyhow::Result<ExitCode> {
     let stop = CancellationToken::new();
     let alone = !db::has_worker(pool).await?;
     let worker = alone.then(|| tokio::spawn(worker::run(engine, 1, Wake::default(), stop.clone())));
     let bar = ProgressBar::new(requeued.len() as u64);
     bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} events, {eta} left")?);
-    let keys: Vec<String> = found.iter().filter(|e| requeued.contains(&e.id)).map(|e| e.id.to_string()).collect();
-    let filter = Filter { keys, ..Filter::default() };
-    let mut events = Vec::new();
     loop {
-        let waiting = |e: &Event| matches!(e.status, Status::Received | Status::Processing);
-        if !requeued.is_empty() {
-            events = history::find(pool, &filter, EVENTS_MAX).await?;
-        }
-        let open = events.iter().filter(|e| waiting(e)).count();
-        bar.set_position((requeued.len() - open.min(requeued.len())) as u64);
+        let open = history::waiting(pool, requeued).await?;
+        bar.set_position((requeued.len() as u64).saturating_sub(u64::try_from(open)?));
         if open == 0 {
             break;
         }
         tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(200)) => {}
+            () = tokio::time::sleep(LOOK_EVERY) => {}
             _ = tokio::signal::ctrl_c() => {
                 say!("{open} event(s) still wait; a running worker goes on with them.");
                 break;
@@ -170,6 +175,7 @@ async fn follow(pool: &PgPool, engine: Engine, found: &[Event], requeued: &[Even
     if let Some(worker) = worker {
         worker.await?;
     }
+    let events = history::of_ids(pool, requeued).await?;
     let mut bad = 0;
     for event in &events {
         say!("{}  {:<8} {}", event.key, event.status, event.reason.as_deref().unwrap_or("no reason stored"));

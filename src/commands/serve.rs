@@ -8,19 +8,24 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::bell;
 use crate::checkpoint::Checkpoints;
-use crate::config::{Config, Kinde};
+use crate::config::{Client, Config, Kinde, M2m, Operators, Secret};
+use crate::courier;
 use crate::db;
 use crate::engine_room::visits::Visits;
 use crate::housekeeping;
 use crate::intake::Intake;
 use crate::local_kinde;
+use crate::sessions::{self, Sessions};
 use crate::wake::Wake;
+use crate::web::live::Live;
 use crate::web::{routes, server, state::AppState};
 use crate::worker;
 
 use super::database::Database;
 use super::parts::{self, Keys};
+use super::session_key;
 
 /// Claims side by side in one process.
 const WORKER_LANES: usize = 2;
@@ -33,6 +38,9 @@ pub struct Roles {
 
 pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::catch()?;
+    if roles.web {
+        session_key::check(&config)?;
+    }
     // Taken first: a port in use should not cost a database start.
     let listener = match roles.web {
         true => Some(TcpListener::bind(config.web.addr).await.with_context(|| {
@@ -43,19 +51,25 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
     if let Some(listener) = &listener {
         config.listens_on(listener.local_addr()?);
     }
+    let local_kinde_at = match roles.web && config.wants_local_kinde() {
+        true => Some(local_kinde::server::bind(&config.local_kinde_addr).await.context(LOCAL_KINDE_PORT)?),
+        false => None,
+    };
     let database = tokio::select! {
         database = Database::start(&config) => database?,
         // A server that is half-way up stops by itself.
         () = signals.come() => return Ok(ExitCode::SUCCESS),
     };
-    let local_kinde = if roles.web && config.wants_local_kinde() { Some(start_local_kinde(&config).await?) } else { None };
-    let kinde = local_kinde.as_ref().map(|l| Kinde { domain: l.url(), issuer: None }).or_else(|| tenant(&config));
+    let local_kinde = local_kinde_at.map(|at| start_local_kinde(at, &config)).transpose()?;
+    let kinde = local_kinde.as_ref().map(as_tenant).or_else(|| tenant(&config));
 
     let stop = CancellationToken::new();
     let wake = Wake::default();
     let checkpoints = checkpoints();
     let keys = if roles.web { Keys::AtOnce } else { Keys::WhenNeeded };
-    let providers = Arc::new(parts::providers(&config, kinde.as_ref(), keys)?);
+    let jwks = kinde.as_ref().map(|kinde| parts::keys(kinde, keys)).transpose()?;
+    let kinde = kinde.as_ref().zip(jwks.as_ref());
+    let providers = Arc::new(parts::providers(&config, kinde)?);
     let mut running = tokio::task::JoinSet::new();
 
     if roles.worker {
@@ -63,16 +77,33 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
         let rules = parts::rules(&config);
         parts::check_tenant(&pool, &rules).await?;
         running.spawn(housekeeping::run(pool.clone(), config.retention, stop.clone()));
+        let bell = parts::bell(db::pool(&database.options, db::Use::Reminders), &config, rules.clone(), checkpoints.clone());
+        if let Some(courier) = parts::courier(&bell.pool, &config, checkpoints.clone())? {
+            running.spawn(courier::run(courier, stop.clone()));
+        }
+        running.spawn(bell::run(bell, stop.clone()));
         let engine = parts::engine(pool, Arc::clone(&providers), rules, checkpoints.clone());
         running.spawn(worker::run(engine, WORKER_LANES, wake.clone(), stop.clone()));
     }
     if let Some(listener) = listener {
-        let intake = Intake::start(db::pool(&database.options, db::Use::Intake), providers, wake, checkpoints);
+        let sign_in = kinde.map(|(kinde, jwks)| parts::sign_in(&config, kinde, jwks, &providers, &wake)).transpose()?.flatten();
+        let pool = db::pool(&database.options, db::Use::Web);
+        if sign_in.is_some() {
+            parts::check_tenant(&pool, &parts::rules(&config)).await?;
+        }
+        running.spawn(sessions::clean(Sessions::new(pool.clone()), stop.clone()));
+        let intake = Intake::start(db::pool(&database.options, db::Use::Intake), providers, wake.clone(), checkpoints);
         let state = AppState {
-            pool: db::pool(&database.options, db::Use::Web),
+            live: Live::new(pool.clone(), stop.clone()),
+            pool,
             intake,
+            rules: Arc::new(parts::rules(&config)),
+            wake,
             room: Arc::new(Visits::new(database.options.clone())),
             local_kinde: local_kinde.as_ref().map(local_kinde::server::Running::url),
+            base: config.web.url.clone(),
+            sign_in: sign_in.map(Arc::new),
+            operators: Arc::new(operators(&config, local_kinde.is_some())),
             https: config.is_production(),
         };
         let address = listener.local_addr()?;
@@ -88,7 +119,7 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
         Some(_) = running.join_next() => true,
     };
     if ended_by_itself {
-        tracing::error!("a part of Bottle ended by itself; the others stop too");
+        tracing::error!(alert = "part-ended", "a part of Bottle ended by itself; the others stop too");
     }
     tracing::info!("stopping: finishing what is under way");
     stop.cancel();
@@ -107,8 +138,13 @@ fn announce(config: &Config, address: std::net::SocketAddr, local_kinde: Option<
     say!("Bottle is ready at {} (listening on {address}).", config.web.url.as_str().trim_end_matches('/'));
     match local_kinde {
         Some(local) => say!("No Kinde is configured, so a local one runs at {}.", local.url()),
-        None if config.kinde.is_none() => say!("No Kinde is configured: set KINDE_DOMAIN to receive its webhooks."),
-        None => {}
+        None => match &config.kinde {
+            None => say!("No Kinde is configured: set KINDE_DOMAIN to receive its webhooks."),
+            Some(kinde) if kinde.client.is_none() => {
+                say!("Nobody can sign in yet: set KINDE_CLIENT_ID and KINDE_CLIENT_SECRET for that.");
+            }
+            Some(_) => {}
+        },
     }
     say!("Ctrl-C stops it.");
 }
@@ -132,19 +168,37 @@ impl Signals {
     }
 }
 
-async fn start_local_kinde(config: &Config) -> anyhow::Result<local_kinde::server::Running> {
+const LOCAL_KINDE_PORT: &str = "the local Kinde (BOTTLE_LOCAL_KINDE_ADDR chooses its port)";
+
+fn start_local_kinde(at: local_kinde::server::Bound, config: &Config) -> anyhow::Result<local_kinde::server::Running> {
     let settings = local_kinde::server::Settings {
         addr: config.local_kinde_addr.clone(),
         state: config.database.data.join("local-kinde"),
         webhook_url: Some(config.webhook_url("kinde")),
+        app: local_kinde::app::App::at(config.web.url.as_str()),
     };
-    local_kinde::server::start(settings).await.context("the local Kinde (BOTTLE_LOCAL_KINDE_ADDR chooses its port)")
+    at.start(settings).context("the local Kinde")
+}
+
+/// Who may see the operators' pages. Where nobody was named and the Kinde is our own, one of its sample people is.
+fn operators(config: &Config, with_local_kinde: bool) -> Operators {
+    match &config.people.operators {
+        named if *named == Operators::default() && with_local_kinde => Operators::read(local_kinde::people::OPERATOR),
+        named => named.clone(),
+    }
+}
+
+/// The local Kinde as the tenant, and what we are there.
+fn as_tenant(local: &local_kinde::server::Running) -> Kinde {
+    let client = Client { id: local.client_id(), secret: Secret::new(local.client_secret()) };
+    let m2m = M2m { client_id: local.m2m_client_id(), client_secret: Secret::new(local.m2m_client_secret()) };
+    Kinde { domain: local.url(), issuer: None, client: Some(client), m2m: Some(m2m) }
 }
 
 /// The tenant: the one that is configured, or the local Kinde that runs beside `bottle serve` or `bottle web`.
 pub fn tenant(config: &Config) -> Option<Kinde> {
     let local = || config.wants_local_kinde().then(|| format!("http://{}", config.local_kinde_addr));
-    config.kinde.clone().or_else(|| local().map(|domain| Kinde { domain, issuer: None }))
+    config.kinde.clone().or_else(|| local().map(|domain| Kinde { domain, issuer: None, client: None, m2m: None }))
 }
 
 /// A debug build can be told to die at a step of the pipeline, so that a test can kill the real process there.

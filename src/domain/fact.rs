@@ -4,6 +4,9 @@ use super::event::Source;
 use super::ids::{AgreementId, EventId, EventKey};
 use super::instant::Instant;
 
+/// The type of the event we store ourselves when a Pro account first uses a period.
+pub const PERIOD_OPENED: &str = "bottle.period_opened";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fact {
     /// A plan begins. `changed`: it came from a plan change, which may name the agreement it left instead of the new one.

@@ -48,6 +48,10 @@ row_id! {
     /// `accounts.id`.
     AccountId
 }
+row_id! {
+    /// `reminders.id`: one occurrence of a reminder.
+    ReminderId
+}
 text_id! {
     /// The provider's own id of an event, from inside the signature: what deliveries are deduplicated by.
     EventKey

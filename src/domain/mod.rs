@@ -5,6 +5,8 @@ pub mod fact;
 pub mod ids;
 pub mod instant;
 pub mod period;
+pub mod plain;
 pub mod plan;
 pub mod reason;
 pub mod told;
+pub mod zone;

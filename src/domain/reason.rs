@@ -8,6 +8,7 @@ use super::event::Status;
 use super::instant::Instant;
 use super::period::Period;
 use super::plan::Plan;
+use super::told::Doubt;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
@@ -153,6 +154,15 @@ fn grants(f: &mut fmt::Formatter<'_>, granted: &[Period]) -> fmt::Result {
 /// Outside words inside a sentence: short, and without control characters.
 fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(80).collect()
+}
+
+/// A reason as it is stored: with a word about the provider, if the event counts although that did not confirm it.
+pub fn sentence(reason: &Reason, doubt: Option<&Doubt>) -> String {
+    match doubt {
+        None => reason.to_string(),
+        Some(Doubt::Differs { what }) => format!("{reason}; the provider's own answer still differs: {what}"),
+        Some(Doubt::NotAsked) => format!("{reason}; the provider could not be asked to confirm it"),
+    }
 }
 
 /// An error that will be tried again.

@@ -1,5 +1,7 @@
 //! What a stored event turned out to say, once its provider's arm has read it.
 
+use std::time::Duration;
+
 use super::fact::{Fact, LiveAgreement};
 use super::ids::{CustomerId, KindeUserId};
 use super::instant::Instant;
@@ -11,6 +13,16 @@ pub struct Told {
     pub said: Said,
     /// What the provider answered when it was asked, if it was asked and could be believed.
     pub answer: Option<Answer>,
+    /// Why the event counts by its own word alone, although its provider was to be asked.
+    pub doubt: Option<Doubt>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Doubt {
+    /// The provider kept contradicting it.
+    Differs { what: String },
+    /// The provider did not answer, or does not let us ask.
+    NotAsked,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +33,8 @@ pub enum Said {
     },
     /// This type of event carries no billing change.
     Nothing,
+    /// It does, but of somebody who is no person, and it cannot be read.
+    NotRead,
     /// The body was pruned; the facts that were stored from it stand.
     AsStored,
 }
@@ -32,6 +46,10 @@ pub struct Whose {
     pub customer: Option<CustomerId>,
     pub customer_type: Option<String>,
 }
+
+/// A provider's own answers may lag behind its events by this much: for so long an answer that contradicts an event is not
+/// believed.
+pub const LAG_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// The agreements that were live when the provider was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -54,7 +54,7 @@ fn line(step: Step, copy: bool) -> Option<TraceLine> {
             "An entry has the account and month as its key: writing it twice writes it once.",
             "src/ledger.rs",
         ),
-        Step::Marked => return None,
+        Step::Marked | Step::Ringing | Step::Rung | Step::Taken | Step::Sent => return None,
         Step::Committed => {
             ("committed", "Plan, allowance and mark share one transaction: all of it or nothing.", "src/worker/process.rs")
         }

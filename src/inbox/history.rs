@@ -4,11 +4,9 @@ use sqlx::PgExecutor;
 use time::OffsetDateTime;
 
 use crate::domain::event::{Source, Status};
-use crate::domain::ids::{AccountId, EventId, EventKey};
-use crate::domain::instant::Instant;
+use crate::domain::ids::{AccountId, EventId, EventKey, LeaseToken};
 
-use super::queue::Claimed;
-use crate::domain::ids::LeaseToken;
+use super::claimed::{Claimed, ClaimedRow};
 
 /// A stored event as people look at it.
 #[derive(Debug, Clone)]
@@ -112,32 +110,42 @@ impl Row {
 /// Events as a worker would get them, without claiming them: for a rehearsal that is rolled back.
 pub async fn as_claimed(db: impl PgExecutor<'_>, ids: &[EventId]) -> sqlx::Result<Vec<Claimed>> {
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
-    let rows = sqlx::query!(
+    let rows = sqlx::query_as!(
+        ClaimedRow,
         r#"select id as "id: EventId", source, dedupe_key as "key: EventKey", type as kind, body, occurred_ns, received_at,
-                  attempts, account_id as "account: AccountId"
+                  attempts, 1 as "claims!", account_id as "account: AccountId", null::text as replayed_by
            from inbox_events where id = any($1) order by id"#,
         &ids
     )
     .fetch_all(db)
     .await?;
-    rows.into_iter()
-        .map(|r| {
-            Ok(Claimed {
-                id: r.id,
-                token: LeaseToken(uuid::Uuid::nil()),
-                source: r.source.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-                key: r.key,
-                kind: r.kind,
-                body: r.body,
-                occurred: r.occurred_ns.map(Instant::from_nanos),
-                received: Instant::from_datetime(r.received_at),
-                attempts: r.attempts,
-                claims: 1,
-                account: r.account,
-                replayed_by: None,
-            })
-        })
-        .collect()
+    rows.into_iter().map(|row| Claimed::from_row(row, LeaseToken(uuid::Uuid::nil()))).collect()
+}
+
+/// How many of these events still have to run or are running.
+pub async fn waiting(db: impl PgExecutor<'_>, ids: &[EventId]) -> sqlx::Result<i64> {
+    let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    sqlx::query_scalar!(
+        r#"select count(*) as "count!" from inbox_events where id = any($1) and status in ('received', 'processing')"#,
+        &ids
+    )
+    .fetch_one(db)
+    .await
+}
+
+/// These events, oldest first.
+pub async fn of_ids(db: impl PgExecutor<'_>, ids: &[EventId]) -> sqlx::Result<Vec<Event>> {
+    let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    let rows = sqlx::query_as!(
+        Row,
+        r#"select id as "id: EventId", source, dedupe_key as "key: EventKey", type as kind, status, reason, attempts, claims,
+                  seen_count, received_at, account_id as "account: AccountId"
+           from inbox_events where id = any($1) order by id"#,
+        &ids
+    )
+    .fetch_all(db)
+    .await?;
+    rows.into_iter().map(Row::event).collect()
 }
 
 /// The event of this type that was applied last, if that is not long ago: proof that this release can still apply one.

@@ -13,6 +13,7 @@
 //!
 //! `store`, `queue` and `prune` hold every statement that writes `inbox_events`, `receipts` and `conflicts`; `history` only reads.
 
+pub mod claimed;
 pub mod history;
 pub mod prune;
 pub mod queue;

@@ -4,34 +4,15 @@ use sqlx::{PgConnection, PgExecutor};
 use time::OffsetDateTime;
 
 use crate::clock::Clock;
-use crate::domain::event::{Source, Status};
+use crate::domain::event::Status;
 use crate::domain::ids::{AccountId, CustomerId, EventId, EventKey, LeaseToken};
-use crate::domain::instant::Instant;
+
+use super::claimed::{Claimed, ClaimedRow};
 
 /// How long a claimed event is its worker's.
 pub const LEASE_SECS: f64 = 30.0;
 /// Events taken by one claim.
 pub const CLAIM_LIMIT: i64 = 25;
-
-/// An event in the hands of a worker.
-#[derive(Debug, Clone)]
-pub struct Claimed {
-    pub id: EventId,
-    pub token: LeaseToken,
-    pub source: Source,
-    pub key: EventKey,
-    pub kind: String,
-    /// None once it was pruned; its facts are kept.
-    pub body: Option<Vec<u8>>,
-    pub occurred: Option<Instant>,
-    pub received: Instant,
-    /// Failures charged so far.
-    pub attempts: i32,
-    /// Claims since the last verdict, this one included.
-    pub claims: i32,
-    pub account: Option<AccountId>,
-    pub replayed_by: Option<String>,
-}
 
 /// Takes up to `limit` due events for a lease. Commits by itself, so no lock is held while anything is asked or done.
 ///
@@ -40,7 +21,8 @@ pub struct Claimed {
 /// its row due again, so a dead worker needs no sweeper.
 pub async fn claim(db: impl PgExecutor<'_>, limit: i64, lease_secs: f64, clock: Clock) -> sqlx::Result<Vec<Claimed>> {
     let token = LeaseToken::fresh();
-    let rows = sqlx::query!(
+    let rows = sqlx::query_as!(
+        ClaimedRow,
         r#"with due as materialized (
                select id from inbox_events
                where status in ('received', 'processing', 'failed', 'parked') and due_at <= coalesce($1, now())
@@ -61,27 +43,21 @@ pub async fn claim(db: impl PgExecutor<'_>, limit: i64, lease_secs: f64, clock: 
     )
     .fetch_all(db)
     .await?;
-    let mut claimed = rows
-        .into_iter()
-        .map(|r| {
-            Ok(Claimed {
-                id: r.id,
-                token,
-                source: r.source.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)))?,
-                key: r.key,
-                kind: r.kind,
-                body: r.body,
-                occurred: r.occurred_ns.map(Instant::from_nanos),
-                received: Instant::from_datetime(r.received_at),
-                attempts: r.attempts,
-                claims: r.claims,
-                account: r.account,
-                replayed_by: r.replayed_by,
-            })
-        })
-        .collect::<sqlx::Result<Vec<Claimed>>>()?;
+    let mut claimed = rows.into_iter().map(|row| Claimed::from_row(row, token)).collect::<sqlx::Result<Vec<_>>>()?;
     claimed.sort_by_key(|c| c.id);
     Ok(claimed)
+}
+
+/// Takes one event that this transaction itself has stored, and will settle before it ends.
+pub async fn take(conn: &mut PgConnection, id: EventId, token: LeaseToken) -> sqlx::Result<()> {
+    sqlx::query!(
+        "update inbox_events set status = 'processing', claims = 1, lease_token = $2 where id = $1 and status = 'received'",
+        id.0,
+        token.0
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 /// The events of this claim that are still ours, locked until the transaction ends, and the transaction's `now`.
@@ -270,28 +246,62 @@ pub fn waits_for_plan_key(key: &str) -> String {
     format!("plan_key:{key}")
 }
 
-/// Puts stored events back in the queue, `per_second` of them due each second. An event that is being processed, or already
-/// waits, is left alone. Returns the ids that were requeued.
+/// Puts stored events back in the queue, the first at `due` and `per_second` of them each second. An event that is being
+/// processed, or already waits, is left alone. Returns the ids that were requeued.
+///
+/// Rows are locked in the order in which `hold` and intake lock them, so that no two of these deadlock.
 pub async fn requeue(
     conn: &mut PgConnection,
     ids: &[EventId],
     asked_by: &str,
     per_second: f64,
-    now: OffsetDateTime,
+    due: OffsetDateTime,
 ) -> sqlx::Result<Vec<EventId>> {
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     sqlx::query_scalar!(
-        r#"update inbox_events e
+        r#"with locked as materialized (
+               select e.id, g.n from inbox_events e join unnest($1::bigint[]) with ordinality as g (id, n) on e.id = g.id
+               order by e.source, e.dedupe_key collate "C"
+               for update of e
+           )
+           update inbox_events e
            set status = 'received', attempts = 0, claims = 0, lease_token = null, waits_for = null, replayed_by = $2,
-               due_at = $4::timestamptz + make_interval(secs => (g.n - 1) / $3::float8)
-           from unnest($1::bigint[]) with ordinality as g (id, n)
-           where e.id = g.id and e.status in ('applied', 'ignored', 'dead', 'parked', 'failed')
+               due_at = $4::timestamptz + make_interval(secs => (l.n - 1) / $3::float8)
+           from locked l
+           where e.id = l.id and e.status in ('applied', 'ignored', 'dead', 'parked', 'failed')
            returning e.id as "id: EventId""#,
         &ids,
         asked_by,
         per_second,
-        now
+        due
     )
     .fetch_all(conn)
+    .await
+}
+
+/// Puts one event of this account back in the queue. Whose it is, whether it may be moved and whether that was done only a
+/// moment ago are decided in the one statement that moves it: nothing can change in between.
+pub async fn requeue_own(
+    conn: &mut PgConnection,
+    account: AccountId,
+    id: EventId,
+    asked_by: &str,
+    pause_secs: f64,
+    now: OffsetDateTime,
+) -> sqlx::Result<Option<EventId>> {
+    sqlx::query_scalar!(
+        r#"update inbox_events e
+           set status = 'received', attempts = 0, claims = 0, lease_token = null, waits_for = null, replayed_by = $3, due_at = $5
+           where e.id = $2 and e.account_id = $1 and e.status in ('applied', 'ignored', 'dead', 'parked', 'failed')
+             and not exists (select 1 from replays r
+                             where r.event_id = e.id and r.requested_at > $5::timestamptz - make_interval(secs => $4))
+           returning e.id as "id: EventId""#,
+        account.0,
+        id.0,
+        asked_by,
+        pause_secs,
+        now
+    )
+    .fetch_optional(conn)
     .await
 }

@@ -96,7 +96,7 @@ impl Store {
                 }
             }
             Err(error) if error.is_refusal() && batch.len() > 1 => {
-                tracing::warn!(deliveries = batch.len(), "a batch could not be stored; each is tried alone");
+                tracing::warn!(events = keys(&deliveries), "a batch could not be stored; each is tried alone");
                 stream::iter(batch).for_each_concurrent(ALONE_AT_ONCE, |job| self.alone(job)).await;
             }
             Err(_) => {
@@ -122,8 +122,16 @@ impl Store {
         match &accepted {
             Ok(stored) if stored.iter().any(|s| !s.copy) => self.wake.wake(),
             Ok(_) => {}
-            Err(error) => tracing::warn!(error = error as &dyn std::error::Error, "deliveries could not be stored"),
+            Err(error) => {
+                let error = error as &dyn std::error::Error;
+                tracing::warn!(events = keys(batch), error, "deliveries could not be stored");
+            }
         }
         accepted
     }
+}
+
+/// The provider's ids of these events, for the log.
+fn keys(deliveries: &[&Delivery]) -> String {
+    deliveries.iter().map(|delivery| delivery.key.as_str()).collect::<Vec<_>>().join(" ")
 }

@@ -4,12 +4,13 @@
 
 use std::time::Duration;
 
-use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::Error;
+use super::moment::At;
 use super::people;
+use super::switches::{PlanField, Spelling, Whose};
 
 /// Everything that can be sent. `upgrade` is the four events that one change of plan makes Kinde emit.
 pub const NAMES: [&str; 9] = [
@@ -50,11 +51,40 @@ pub struct Event {
     pub claims: Vec<u8>,
 }
 
+/// One thing that happened, with what an event says about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// One of [`NAMES`], and not `upgrade`.
+    pub name: &'static str,
+    pub user_id: String,
+    pub agreement_id: String,
+    /// Where one begins.
+    pub plan: Option<String>,
+    pub invoice_due_on: Option<At>,
+    /// Where usage is told.
+    pub quantity: Option<u32>,
+}
+
+impl Told {
+    pub fn new(name: &'static str, user_id: &str, agreement_id: &str) -> Self {
+        let (user_id, agreement_id) = (user_id.to_owned(), agreement_id.to_owned());
+        Self { name, user_id, agreement_id, plan: None, invoice_due_on: None, quantity: None }
+    }
+}
+
 /// The events of a happening, in the order they happened.
 ///
 /// # Errors
 /// No such event, or a time past what a calendar holds.
 pub fn write(what: &Happening) -> Result<Vec<Event>, Error> {
+    write_as(what, None, Spelling::default())
+}
+
+/// The same in a given spelling; `old_agreement` is what an `upgrade` ends, by default one per user and plan.
+///
+/// # Errors
+/// No such event, or a time past what a calendar holds.
+pub fn write_as(what: &Happening, old_agreement: Option<&str>, spelling: Spelling) -> Result<Vec<Event>, Error> {
     let steps: &[(&str, u64)] = match what.event.as_str() {
         "upgrade" => {
             &[("agreement_cancelled", 0), ("agreement_created", 420), ("plan_changed", 910), ("payment_succeeded", 2640)]
@@ -69,56 +99,80 @@ pub fn write(what: &Happening) -> Result<Vec<Event>, Error> {
         Some(at) => at,
         None => moved(Timestamp::now(), -signed(span + LONGEST_LAG))?,
     };
-    steps.iter().map(|(name, ms)| one(name, what, moved(began, signed(Duration::from_millis(*ms)))?)).collect()
+    let event = |(name, ms): &(&'static str, u64)| {
+        let happened = moved(began, signed(Duration::from_millis(*ms)))?;
+        let lag = Duration::from_nanos(rand::random_range(900_000_000..1_150_000_000));
+        compose(&told(name, what, old_agreement, happened)?, happened, lag, spelling)
+    };
+    steps.iter().map(event).collect()
 }
 
 /// Kinde's message comes about a second after what it tells of.
 const LONGEST_LAG: Duration = Duration::from_millis(1200);
 
-fn one(name: &str, what: &Happening, happened: Timestamp) -> Result<Event, Error> {
-    let lag = Duration::from_nanos(rand::random_range(900_000_000..1_150_000_000));
-    let told = moved(happened, signed(lag))?;
-    let id_made = moved(told, SignedDuration::from_millis(rand::random_range(1..50)))?;
+fn told(name: &'static str, what: &Happening, old_agreement: Option<&str>, happened: Timestamp) -> Result<Told, Error> {
+    let mut told = Told::new(name, &what.user_id, &what.agreement_id);
+    if what.event == "upgrade" && name == "agreement_cancelled" {
+        told.agreement_id = old_agreement.map_or_else(|| people::agreement_id(&what.user_id, &what.from_plan), str::to_owned);
+    }
+    let days = |n: i64| moved(happened, SignedDuration::from_hours(24 * n)).map(|at| Some(At(at)));
+    match name {
+        "plan_changed" | "plan_assigned" => told.plan = Some(what.plan.clone()),
+        "agreement_created" => {
+            told.plan = Some(what.plan.clone());
+            told.invoice_due_on = days(30)?;
+        }
+        "invoice_overdue" => told.invoice_due_on = days(-4)?,
+        "meter_usage_updated" => told.quantity = Some(1),
+        _ => {}
+    }
+    Ok(told)
+}
+
+/// The claims of one event: what it tells, when that happened, and how much later the message was made.
+///
+/// # Errors
+/// A time past what a calendar holds.
+pub fn compose(told: &Told, happened: Timestamp, lag: Duration, spelling: Spelling) -> Result<Event, Error> {
+    let message = moved(happened, signed(lag))?;
+    let id_made = moved(message, SignedDuration::from_millis(rand::random_range(1..50)))?;
     let event_id = event_id(id_made);
-    let event_type = format!("customer.{name}");
+    let event_type = format!("customer.{}", told.name);
+    let by_itself = ["payment_succeeded", "payment_failed", "invoice_overdue", "meter_usage_updated"].contains(&told.name);
     let claims = json!({
         "type": event_type,
         "event_id": event_id,
-        "source": if matches!(name, "payment_succeeded" | "payment_failed" | "invoice_overdue" | "meter_usage_updated") { "api" } else { "user" },
-        "timestamp": written(told, "%Y-%m-%dT%H:%M:%S%.9f%:z"),
-        "event_timestamp": written(happened, "%Y-%m-%dT%H:%M:%S%.6f%:z"),
-        "data": data(name, what, happened)?,
+        "source": if by_itself { "api" } else { "user" },
+        "timestamp": At(message).in_the_tenants_zone("%Y-%m-%dT%H:%M:%S%.9f%:z"),
+        "event_timestamp": At(happened).in_the_tenants_zone("%Y-%m-%dT%H:%M:%S%.6f%:z"),
+        "data": data(told, spelling),
     });
     Ok(Event { event_type, event_id, claims: claims.to_string().into_bytes() })
 }
 
-fn data(name: &str, what: &Happening, happened: Timestamp) -> Result<Value, Error> {
-    let agreement = if what.event == "upgrade" && name == "agreement_cancelled" {
-        people::agreement_id(&what.user_id, &what.from_plan)
-    } else {
-        what.agreement_id.clone()
+fn data(told: &Told, spelling: Spelling) -> Value {
+    let customer_id = people::customer_id(&told.user_id);
+    let mut data = match spelling.whose {
+        Whose::Both => json!({ "user_id": told.user_id, "customer_id": customer_id, "customer_type": "user" }),
+        Whose::Customer => json!({ "customer_id": customer_id }),
+        Whose::Nested => json!({ "customer": { "id": customer_id } }),
     };
-    let mut data = json!({
-        "user_id": what.user_id,
-        "customer_id": people::customer_id(&what.user_id),
-        "customer_type": "user",
-        "agreement_id": agreement,
-    });
-    if matches!(name, "plan_changed" | "plan_assigned" | "agreement_created") {
-        data["plan"] = json!({ "key": what.plan });
+    data["agreement_id"] = json!(told.agreement_id);
+    if let Some(plan) = &told.plan {
+        let field = match spelling.plan {
+            PlanField::Key => "key",
+            PlanField::Code => "code",
+        };
+        data["plan"] = json!({ field: plan });
     }
-    // Dates of invoices carry an offset without minutes: not RFC 3339, and Kinde's own examples have it.
-    let days = |n: i64| moved(happened, SignedDuration::from_hours(24 * n)).map(|at| written(at, "%Y-%m-%dT%H:%M:%S%:::z"));
-    match name {
-        "agreement_created" => data["invoice_due_on"] = json!(days(30)?),
-        "invoice_overdue" => data["invoice_due_on"] = json!(days(-4)?),
-        "meter_usage_updated" => {
-            data["meter_id"] = json!("bottles");
-            data["quantity"] = json!(1);
-        }
-        _ => {}
+    if let Some(due) = told.invoice_due_on {
+        data["invoice_due_on"] = json!(due.short_offset());
     }
-    Ok(data)
+    if let Some(quantity) = told.quantity {
+        data["meter_id"] = json!("bottles");
+        data["quantity"] = json!(quantity);
+    }
+    data
 }
 
 /// `event_` and 32 hex digits: 12 of Unix milliseconds, 20 of chance.
@@ -126,11 +180,6 @@ fn event_id(at: Timestamp) -> String {
     let ms = at.as_millisecond().max(0);
     let chance = rand::random::<u128>() >> 48;
     format!("event_{ms:012x}{chance:020x}")
-}
-
-/// As a tenant in Sydney in summer writes it. An offset that is not UTC is the point: whoever drops it lands in another month.
-fn written(at: Timestamp, form: &str) -> String {
-    at.to_zoned(TimeZone::fixed(jiff::tz::offset(11))).strftime(form).to_string()
 }
 
 fn signed(span: Duration) -> SignedDuration {
@@ -204,6 +253,25 @@ mod tests {
         ids.sort();
         ids.dedup();
         assert_eq!(ids.len(), 4);
+    }
+
+    #[test]
+    fn the_other_spellings_seen_in_integrations_can_be_chosen() {
+        let at = "2026-10-21T10:00:00Z".parse().unwrap();
+        let told = Told { plan: Some("customer_pro_plan".into()), ..Told::new("plan_changed", "kp_1", "agreement_1") };
+        let read = |plan, whose| {
+            let event = compose(&told, at, Duration::from_secs(1), Spelling { plan, whose }).unwrap();
+            claims(&event)["data"].clone()
+        };
+        let customer = people::customer_id("kp_1");
+        assert_eq!(
+            read(PlanField::Code, Whose::Customer),
+            json!({ "customer_id": customer, "agreement_id": "agreement_1", "plan": { "code": "customer_pro_plan" } })
+        );
+        assert_eq!(
+            read(PlanField::Key, Whose::Nested),
+            json!({ "customer": { "id": customer }, "agreement_id": "agreement_1", "plan": { "key": "customer_pro_plan" } })
+        );
     }
 
     #[test]

@@ -9,15 +9,18 @@ use serde::{Deserialize, Serialize};
 use super::Error;
 use super::events::{self, Event, Happening};
 use super::key::SigningKey;
-use super::people;
+use super::moment::At;
+use super::people::{self, Person};
+use super::plans::{self, AgreementEnd, InvoiceState};
 use super::sender::{Delivery, KINDE_WAITS, Manner};
+use super::state::State;
 
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
 pub struct Order {
     /// What happens; `upgrade` is all four events of a plan change
     #[arg(value_parser = PossibleValuesParser::new(events::NAMES))]
     pub event: String,
-    /// To whom: a user id (kp_…), or ada, ben or olga
+    /// To whom: a user id (kp_…), or ada, ben, olga or olive
     #[arg(long, default_value = "ada")]
     #[serde(default = "ada")]
     pub user: String,
@@ -68,6 +71,41 @@ impl Order {
     /// # Errors
     /// The order does not make sense; the text says why.
     pub fn events(&self) -> Result<Vec<Event>, Error> {
+        events::write(&self.happening()?)
+    }
+
+    /// Lets it happen here, so that the APIs agree with what the events say, and gives the events. Where the order names no
+    /// agreement, the one that the person really has is meant.
+    ///
+    /// # Errors
+    /// The order does not make sense; the text says why.
+    pub fn take_place(&self, state: &mut State, now: At) -> Result<Vec<Event>, Error> {
+        let mut what = self.happening()?;
+        if state.find_person(&what.user_id).is_none() {
+            state.people.push(Person::new(what.user_id.clone(), "Somebody", "", None, now));
+        }
+        let has = plans::current(state, &what.user_id, now).cloned();
+        let begins = BEGINNINGS.contains(&what.event.as_str());
+        if given(self.agreement.as_ref()).is_none() {
+            let known = state.agreements.iter().any(|agreement| agreement.id == what.agreement_id);
+            what.agreement_id = match &has {
+                Some(has) if !begins || has.plan_code == what.plan => has.id.clone(),
+                // Ended before: a second agreement for the same plan is another one.
+                _ if begins && known => people::fresh("agreement_"),
+                _ => what.agreement_id,
+            };
+        }
+        let old = has.as_ref().map(|has| has.id.clone()).filter(|id| *id != what.agreement_id);
+        let events = events::write_as(&what, old.as_deref(), state.switches.spelling)?;
+        // News from before what is true by now changes nothing.
+        let at = what.at.map_or(now, At);
+        if has.is_none_or(|has| has.starts_at <= at || has.id == what.agreement_id) {
+            happen(state, &what, begins, at, now);
+        }
+        Ok(events)
+    }
+
+    fn happening(&self) -> Result<Happening, Error> {
         let user_id = people::user_id(self.user.trim())?;
         let plan = given(Some(&self.plan)).ok_or_else(|| Error::Usage("the plan's key is empty".into()))?;
         let from_plan = given(self.from_plan.as_ref()).unwrap_or_else(|| if plan == STARTER { pro() } else { STARTER.into() });
@@ -80,7 +118,7 @@ impl Order {
             })
             .transpose()?;
         let agreement_id = given(self.agreement.as_ref()).unwrap_or_else(|| people::agreement_id(&user_id, &plan));
-        events::write(&Happening { event: self.event.clone(), user_id, plan, from_plan, agreement_id, at })
+        Ok(Happening { event: self.event.clone(), user_id, plan, from_plan, agreement_id, at })
     }
 
     /// How to carry them.
@@ -107,6 +145,36 @@ impl Order {
             answer_within: KINDE_WAITS,
         })
     }
+}
+
+/// Events after which somebody has the plan they name.
+const BEGINNINGS: [&str; 4] = ["upgrade", "plan_changed", "plan_assigned", "agreement_created"];
+
+fn happen(state: &mut State, what: &Happening, begins: bool, at: At, now: At) {
+    if begins {
+        plans::end_others(state, &what.user_id, Some(&what.agreement_id), now);
+    }
+    if !state.agreements.iter().any(|agreement| agreement.id == what.agreement_id) {
+        plans::begin(state, what.agreement_id.clone(), &what.user_id, &what.plan, at, now);
+    }
+    let Some(agreement) = state.agreements.iter_mut().find(|agreement| agreement.id == what.agreement_id) else { return };
+    let invoice = match what.event.as_str() {
+        "agreement_cancelled" => {
+            agreement.end = Some(AgreementEnd { at, recorded_at: now, told: true });
+            return;
+        }
+        "payment_succeeded" => InvoiceState::Paid,
+        "payment_failed" => InvoiceState::Failed,
+        "invoice_overdue" => InvoiceState::Overdue,
+        _ => {
+            if begins {
+                agreement.plan_code.clone_from(&what.plan);
+                agreement.end = None;
+            }
+            return;
+        }
+    };
+    agreement.invoice.state = invoice;
 }
 
 /// Signed, and addressed to an endpoint.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use reqwest::header::CONTENT_TYPE;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -70,7 +71,8 @@ pub struct Attempt {
     pub next_try: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// A long body is cut.
     Answered { status: u16, body: String },
@@ -148,7 +150,8 @@ impl Sender {
         false
     }
 
-    async fn attempt(&self, delivery: &Delivery, n: u32, manner: Manner) -> Outcome {
+    /// Attempt `n`, once a place among the open requests is free.
+    pub async fn attempt(&self, delivery: &Delivery, n: u32, manner: Manner) -> Outcome {
         let _permit = self.open.acquire().await.expect("the semaphore is never closed");
         let request = self
             .http
@@ -177,11 +180,12 @@ impl Sender {
 }
 
 /// The wait after attempt `n` has failed; none after the last.
-fn wait_after(n: u32) -> Option<Duration> {
+pub fn wait_after(n: u32) -> Option<Duration> {
     usize::try_from(n).ok().and_then(|n| WAITS.get(n.checked_sub(1)?)).copied()
 }
 
-fn hurried(wait: Duration, speed: f64) -> Duration {
+/// A wait at a speed.
+pub fn hurried(wait: Duration, speed: f64) -> Duration {
     Duration::try_from_secs_f64(wait.as_secs_f64() / speed).unwrap_or(Duration::MAX)
 }
 

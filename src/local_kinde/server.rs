@@ -1,75 +1,123 @@
-//! The local Kinde as a server, on loopback only: its key, its discovery document, a page that lists its deliveries, and a way
-//! to order more of them.
+//! The local Kinde as a server, on loopback only: every address it answers, who may ask, and how it starts and stops.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use axum::extract::{FromRequest, Request, State};
+use axum::Router;
+use axum::extract::Request;
 use axum::http::uri::Authority;
 use axum::http::{StatusCode, header};
-use axum::middleware::{Next, from_fn};
-use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Form, Json, Router};
-use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
 use tower_http::csrf::CsrfLayer;
 
 use super::Error;
+use super::api::{account, management, trouble};
+use super::app::App;
+use super::dispatch;
 use super::key::SigningKey;
-use super::order::{self, Order};
-use super::page::{self, Record};
+use super::local::Local;
+use super::oidc::{authorize, checkout, discovery, inspect, logout, profile, sign_in, token};
+use super::pages::{operator, page, plan};
 use super::sender::Sender;
+use super::state::{Credentials, State};
+use super::store::Store;
 
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// `127.0.0.1:4000`; port 0 takes a free one.
     pub addr: String,
-    /// The folder that keeps the signing key.
+    /// The folder that keeps the signing key and the state.
     pub state: PathBuf,
     /// Where webhooks go. Without it, orders are refused.
     pub webhook_url: Option<String>,
+    /// Who signs people in here. Without an address, nobody does.
+    pub app: App,
+}
+
+/// An address that is taken, so that nobody else can, before the rest is ready.
+pub struct Bound {
+    listener: TcpListener,
+    url: String,
 }
 
 /// A local Kinde at work. Dropped, it stops too, without waiting.
 pub struct Running {
     url: String,
-    task: JoinHandle<()>,
+    credentials: Credentials,
+    store: Arc<Store>,
+    served: JoinHandle<()>,
     stop: DropGuard,
+    written: DropGuard,
 }
 
-/// Starts it.
+/// Takes the address.
 ///
 /// # Errors
-/// The address is not loopback or is taken, the webhook URL is none, or the key cannot be had.
+/// It is not loopback, or taken.
+pub async fn bind(addr: &str) -> Result<Bound, Error> {
+    let listener = listen(addr).await?;
+    let at = listener.local_addr().map_err(|source| Error::Listen { addr: addr.to_owned(), source })?;
+    Ok(Bound { listener, url: format!("http://{at}") })
+}
+
+/// Takes the address and starts.
+///
+/// # Errors
+/// The address is not loopback or is taken, the webhook URL is none, or the key or the state cannot be had.
 pub async fn start(settings: Settings) -> Result<Running, Error> {
     if let Some(url) = &settings.webhook_url {
         check_webhook_url(url)?;
     }
-    let listener = listen(&settings.addr).await?;
-    let at = listener.local_addr().map_err(|source| Error::Listen { addr: settings.addr.clone(), source })?;
-    let url = format!("http://{at}");
-    let stop = CancellationToken::new();
-    let local = Arc::new(Local {
-        url: url.clone(),
-        key: SigningKey::load_or_make(&settings.state)?,
-        webhook_url: settings.webhook_url,
-        sender: Sender::new(OPEN_REQUESTS)?,
-        record: Record::default(),
-        orders: TaskTracker::new(),
-        stop: stop.clone(),
-    });
-    let served = axum::serve(listener, routes(local)).with_graceful_shutdown(stop.clone().cancelled_owned());
-    let task = tokio::spawn(async move {
-        // Never an error, by axum's own promise.
-        let _ = served.await;
-    });
-    Ok(Running { url, task, stop: stop.drop_guard() })
+    bind(&settings.addr).await?.start(settings)
+}
+
+impl Bound {
+    /// `http://127.0.0.1:<port>`
+    pub fn url(&self) -> String {
+        self.url.clone()
+    }
+
+    /// Starts on the address that was taken; the one in `settings` is not looked at.
+    ///
+    /// # Errors
+    /// The webhook URL is none, or the key or the state cannot be had.
+    pub fn start(self, settings: Settings) -> Result<Running, Error> {
+        if let Some(url) = &settings.webhook_url {
+            check_webhook_url(url)?;
+        }
+        let Self { listener, url } = self;
+        let key = SigningKey::load_or_make(&settings.state)?;
+        let store = Arc::new(Store::open(&settings.state)?);
+        let credentials = store.change(|state| credentials(state, &settings.app));
+        let local = Arc::new(Local {
+            url: url.clone(),
+            folder: settings.state,
+            app: settings.app,
+            credentials: credentials.clone(),
+            webhook_url: settings.webhook_url,
+            store: Arc::clone(&store),
+            key: RwLock::new(Arc::new(key)),
+            sender: Sender::new(OPEN_REQUESTS)?,
+            wake: Notify::new(),
+        });
+        let (stop, written) = (CancellationToken::new(), CancellationToken::new());
+        tokio::spawn(Arc::clone(&store).keep_writing(written.clone()));
+        tokio::spawn(dispatch::run(Arc::clone(&local), stop.clone()));
+        let serving = axum::serve(listener, routes(local)).with_graceful_shutdown(stop.clone().cancelled_owned());
+        let served = tokio::spawn(async move {
+            // Never an error, by axum's own promise.
+            let _ = serving.await;
+        });
+        Ok(Running { url, credentials, store, served, stop: stop.drop_guard(), written: written.drop_guard() })
+    }
 }
 
 impl Running {
@@ -78,13 +126,31 @@ impl Running {
         self.url.clone()
     }
 
-    /// Stops listening and drops what still waits to be sent: a retry does not outlive its sender.
+    pub fn client_id(&self) -> String {
+        self.credentials.client_id.clone()
+    }
+
+    pub fn client_secret(&self) -> String {
+        self.credentials.client_secret.clone()
+    }
+
+    pub fn m2m_client_id(&self) -> String {
+        self.credentials.m2m_client_id.clone()
+    }
+
+    pub fn m2m_client_secret(&self) -> String {
+        self.credentials.m2m_client_secret.clone()
+    }
+
+    /// Stops listening and sending, and writes its state a last time: what still waits to be sent is sent after the next start.
     pub async fn stop(self) {
-        let Self { mut task, stop, .. } = self;
+        let Self { store, mut served, stop, written, .. } = self;
         drop(stop);
-        if tokio::time::timeout(STOPS_WITHIN, &mut task).await.is_err() {
-            task.abort();
+        if tokio::time::timeout(STOPS_WITHIN, &mut served).await.is_err() {
+            served.abort();
         }
+        store.close().await;
+        drop(written);
     }
 }
 
@@ -102,25 +168,65 @@ pub fn check_webhook_url(url: &str) -> Result<(), Error> {
 const OPEN_REQUESTS: usize = 8;
 const STOPS_WITHIN: Duration = Duration::from_secs(2);
 
-struct Local {
-    url: String,
-    key: SigningKey,
-    webhook_url: Option<String>,
-    sender: Sender,
-    record: Record,
-    orders: TaskTracker,
-    stop: CancellationToken,
+/// What was chosen replaces what was made by chance, and stays.
+fn credentials(state: &mut State, app: &App) -> Credentials {
+    let known = &mut state.credentials;
+    for (chosen, kept) in [
+        (&app.client_id, &mut known.client_id),
+        (&app.client_secret, &mut known.client_secret),
+        (&app.m2m_client_id, &mut known.m2m_client_id),
+        (&app.m2m_client_secret, &mut known.m2m_client_secret),
+    ] {
+        if let Some(chosen) = chosen {
+            kept.clone_from(chosen);
+        }
+    }
+    known.clone()
 }
 
 fn routes(local: Arc<Local>) -> Router {
+    let apis = Router::new()
+        .route("/account_api/v1/portal_link", get(account::portal_link))
+        .route("/account_api/v1/entitlements", get(account::entitlements))
+        .route("/account_api/v1/entitlement", get(account::entitlement))
+        .route("/api/v1/billing/agreements", get(management::billing_agreements))
+        .route("/api/v1/billing/entitlements", get(management::billing_entitlements))
+        .route("/api/v1/user", get(management::user))
+        .route("/api/v1/users", get(management::users))
+        .route("/api/v1/events/{event_id}", get(management::event))
+        .route("/api/v1/event_types", get(management::event_types))
+        .route("/api/v1/webhooks", get(management::webhooks))
+        .layer(from_fn_with_state(Arc::clone(&local), trouble::meet));
     Router::new()
-        .route("/", get(index))
-        .route("/.well-known/openid-configuration", get(discovery))
-        .route("/.well-known/jwks", get(jwks))
-        .route("/.well-known/jwks.json", get(jwks))
-        .route("/local/send", post(send))
+        .route("/.well-known/openid-configuration", get(discovery::document))
+        .route("/.well-known/jwks", get(discovery::jwks))
+        .route("/.well-known/jwks.json", get(discovery::jwks))
+        .route("/oauth2/auth", get(authorize::show).post(sign_in::submit))
+        .route("/oauth2/token", post(token::answer))
+        .route("/oauth2/revoke", post(inspect::revoke))
+        .route("/oauth2/introspect", post(inspect::introspect))
+        .route("/oauth2/v2/user_profile", get(profile::answer))
+        .route("/logout", get(logout::answer))
+        .merge(apis)
+        .route("/portal/{secret}", get(plan::open))
+        .route("/plans/{visit}", get(plan::show_visit).post(plan::act_in_visit))
+        .route("/people/{id}", get(plan::show_person).post(plan::act_for_person))
+        .route("/", get(operator::index))
+        .route("/local/checkout", get(checkout::show).post(checkout::submit))
+        .route("/local/send", post(operator::send))
+        .route("/local/events/{event_id}/again", post(operator::again))
+        .route("/local/hold", post(operator::hold))
+        .route("/local/switches/deliveries", post(operator::set_deliveries))
+        .route("/local/switches/apis", post(operator::set_apis))
+        .route("/local/switches/lifetimes", post(operator::set_lifetimes))
+        .route("/local/keys/rotate", post(operator::rotate))
+        .route("/local/keys/drop-retired", post(operator::drop_retired))
+        .route("/local/style.css", get(page::style))
+        .route("/local/icon.svg", get(page::icon))
+        .fallback(page::lost)
         .layer(CsrfLayer::new())
         .layer(from_fn(only_under_a_local_name))
+        .layer(from_fn(page::guard))
         .with_state(local)
 }
 
@@ -148,81 +254,4 @@ async fn only_under_a_local_name(request: Request, next: Next) -> Response {
     } else {
         (StatusCode::MISDIRECTED_REQUEST, "the local Kinde answers to local names only\n").into_response()
     }
-}
-
-async fn index(State(local): State<Arc<Local>>) -> Response {
-    match page::index(&local.url, local.webhook_url.as_deref(), local.orders.len(), &local.record) {
-        Ok(page) => Html(page).into_response(),
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-    }
-}
-
-async fn jwks(State(local): State<Arc<Local>>) -> Response {
-    Json(local.key.jwks()).into_response()
-}
-
-/// Kinde's endpoints under Kinde's names.
-async fn discovery(State(local): State<Arc<Local>>) -> Json<Value> {
-    let at = |path: &str| format!("{}{path}", local.url);
-    Json(json!({
-        "issuer": local.url,
-        "authorization_endpoint": at("/oauth2/auth"),
-        "token_endpoint": at("/oauth2/token"),
-        "userinfo_endpoint": at("/oauth2/v2/user_profile"),
-        "introspection_endpoint": at("/oauth2/introspect"),
-        "revocation_endpoint": at("/oauth2/revoke"),
-        "end_session_endpoint": at("/logout"),
-        "jwks_uri": at("/.well-known/jwks"),
-        "response_types_supported": ["code"],
-        "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
-        "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": ["RS256"],
-        "token_endpoint_auth_methods_supported": ["client_secret_post"],
-        "scopes_supported": ["openid", "profile", "email", "offline"],
-        "code_challenge_methods_supported": ["S256"],
-    }))
-}
-
-/// An order, from a form or as JSON. Answers before anything is sent.
-async fn send(State(local): State<Arc<Local>>, request: Request) -> Response {
-    let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let from_json = content_type.starts_with("application/json");
-    let order = if from_json {
-        Json::<Order>::from_request(request, &()).await.map(|Json(order)| order).map_err(IntoResponse::into_response)
-    } else {
-        Form::<Order>::from_request(request, &()).await.map(|Form(order)| order).map_err(IntoResponse::into_response)
-    };
-    let order = match order {
-        Ok(order) => order,
-        Err(refusal) => return refusal,
-    };
-    match queue(&local, &order) {
-        Ok(queued) if from_json => (StatusCode::ACCEPTED, Json(json!({ "queued": queued }))).into_response(),
-        Ok(_) => Redirect::to("/").into_response(),
-        Err(error @ Error::Usage(_)) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
-    }
-}
-
-fn queue(local: &Arc<Local>, order: &Order) -> Result<Vec<Value>, Error> {
-    let Some(to) = &local.webhook_url else {
-        return Err(Error::Usage(
-            "this local Kinde was started without a webhook URL, so there is nowhere to send events".into(),
-        ));
-    };
-    let manner = order.manner()?;
-    let deliveries = order::sign(order.events()?, &local.key, to)?;
-    let queued = deliveries
-        .iter()
-        .map(|one| json!({ "type": one.event_type, "event_id": one.event_id, "webhook_id": one.webhook_id }))
-        .collect();
-    let carrier = Arc::clone(local);
-    local.orders.spawn(async move {
-        let record = carrier.record.clone();
-        tokio::select! {
-            () = carrier.stop.cancelled() => {}
-            _ = carrier.sender.deliver(deliveries, manner, move |attempt| record.add(attempt)) => {}
-        }
-    });
-    Ok(queued)
 }

@@ -9,20 +9,28 @@
 //! live tenants read; every spelling seen in one of them is taken.
 
 mod envelope;
+mod m2m;
+pub mod management;
+mod pace;
+mod reading;
 
 use std::sync::Arc;
 
 use time::OffsetDateTime;
 
-use super::VerifyError;
 use super::fields::{Fields, Twice};
+use super::round::Round;
+use super::{AskError, VerifyError};
+use crate::clock::Clock;
 use crate::domain::event::{Delivery, Source};
 use crate::domain::fact::Fact;
 use crate::domain::ids::{AgreementId, CustomerId, KindeUserId};
 use crate::domain::instant::Instant;
+use crate::domain::told::{Answer, Told};
 use crate::jwks::Jwks;
 use crate::jwks::token::{Compact, TokenError};
 use envelope::{Envelope, NotAnEvent};
+use management::Management;
 
 /// One Kinde tenant, as its deliveries see it.
 #[derive(Debug, Clone)]
@@ -31,6 +39,8 @@ pub struct Kinde {
     issuers: Vec<String>,
     /// Whom a token may name as its audience: us by our webhook address, or the tenant.
     audiences: Vec<String>,
+    /// None: no credentials for it are set, so nobody is asked.
+    management: Option<Management>,
 }
 
 impl Kinde {
@@ -40,7 +50,31 @@ impl Kinde {
         let issuers: Vec<_> = issuers.into_iter().map(|issuer| envelope::bare(&issuer).to_owned()).collect();
         let webhook_url = webhook_url.map(|url| envelope::bare(&url).to_owned());
         let audiences = issuers.iter().cloned().chain(webhook_url).collect();
-        Self { jwks, issuers, audiences }
+        Self { jwks, issuers, audiences, management: None }
+    }
+
+    /// The same tenant, to be asked through its Management API too.
+    #[must_use]
+    pub fn with_management(self, management: Management) -> Self {
+        Self { management: Some(management), ..self }
+    }
+
+    pub fn management(&self) -> Option<&Management> {
+        self.management.as_ref()
+    }
+
+    /// The agreements that are live for whom the event names; none where nobody is asked or the person is no customer.
+    pub(super) async fn ask(&self, told: &Told, clock: Clock, round: &Round) -> Result<Option<Answer>, AskError> {
+        let Some(management) = &self.management else { return Ok(None) };
+        let customer = match (&told.whose.customer, &told.whose.user) {
+            (Some(customer), _) => customer.clone(),
+            (None, Some(user)) => match management.customer_of(user).await? {
+                Some(customer) => customer,
+                None => return Ok(None),
+            },
+            (None, None) => return Ok(None),
+        };
+        round.once(&customer, || management.live_agreements(&customer, clock)).await.map(Some)
     }
 
     /// Checks a request's body, which is to be one signed token, and reads what intake stores. `webhook_id` is the header of
@@ -92,6 +126,8 @@ pub enum Said {
     Fact(Fact),
     /// This type of event carries no billing change.
     Nothing,
+    /// It does, but the customer is no person and the event cannot be read.
+    NotRead,
 }
 
 /// The event says something about billing that we cannot use. Reading it again changes nothing; a newer program might.
@@ -129,7 +165,7 @@ pub fn read(body: &[u8], kind: &str) -> Result<Reading, Unreadable> {
     let whose = Whose::read(&data)?;
     if whose.is_no_person() {
         // It will be ignored for that, so a fact that cannot be read is no fault.
-        let said = fact.map_or(Said::Nothing, Said::Fact);
+        let said = fact.map_or(Said::NotRead, Said::Fact);
         return Ok(whose.reading(event.at, said));
     }
     if whose.user.is_none() && whose.customer.is_none() {
@@ -177,6 +213,9 @@ fn flat_or_nested(data: &Fields<'_>, flat: &'static str, nested: &'static str) -
     data.inside(nested)?.map_or(Ok(None), |inner| inner.text("id"))
 }
 
+/// The customer type of people.
+pub(super) const PERSON: &str = "user";
+
 #[derive(Debug, Default)]
 struct Whose {
     user: Option<KindeUserId>,
@@ -196,7 +235,7 @@ impl Whose {
     }
 
     fn is_no_person(&self) -> bool {
-        self.customer_type.as_ref().is_some_and(|customer_type| customer_type != "user")
+        self.customer_type.as_ref().is_some_and(|customer_type| customer_type != PERSON)
     }
 
     fn reading(self, at: Option<Instant>, said: Said) -> Reading {

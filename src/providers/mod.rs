@@ -2,16 +2,25 @@
 //!
 //! Nothing above this room knows which provider it talks to.
 
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
 use crate::clock::Clock;
 use crate::domain::event::{Delivery, Source};
-use crate::domain::fact::Fact;
+use crate::domain::fact::{Fact, PERIOD_OPENED};
 use crate::domain::instant::Instant;
-use crate::domain::told::{Answer, Said, Told, Whose};
-use crate::jwks::token::TokenError;
+use crate::domain::told::{Answer, Doubt, LAG_MAX, Said, Told, Whose};
+use crate::jwks::token::{Compact, TokenError};
 
+mod contradiction;
 mod fields;
 pub mod kinde;
+pub mod round;
 pub mod script;
+
+use contradiction::contradiction;
+use round::Round;
 
 /// Why a delivery is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -44,14 +53,27 @@ pub enum ResolveError {
     /// The provider's own answer does not agree with the event yet.
     #[error("the provider does not agree yet: {what}")]
     NotYet { what: String },
-    #[error("the provider could not be asked: {0}")]
-    Unavailable(String),
+    #[error("the provider could not be asked: {why}")]
+    Unavailable { why: String, again_in: Duration },
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AskError {
+    /// Worth another try, but not before this span is over.
+    #[error("{why}")]
+    Unavailable { why: String, again_in: Duration },
+    /// We are not let in: asking again changes nothing until somebody looks after the settings.
+    #[error("{why}")]
+    Refused { why: String },
 }
 
 /// A stored event, as far as its provider's arm needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredEvent<'a> {
     pub source: Source,
+    /// The provider's id of it, for the log.
+    pub key: &'a str,
     pub kind: &'a str,
     /// None once it was pruned.
     pub body: Option<&'a [u8]>,
@@ -87,10 +109,9 @@ impl Provider {
     }
 
     /// What the provider itself says is live for whom the event names; none where it is not asked.
-    fn ask(&self, told: &Told, clock: Clock) -> Result<Option<Answer>, ResolveError> {
+    async fn ask(&self, told: &Told, clock: Clock, round: &Round) -> Result<Option<Answer>, AskError> {
         match self {
-            // Without Management API credentials the payload's facts rule.
-            Self::Kinde(_) => Ok(None),
+            Self::Kinde(kinde) => round.within(kinde.ask(told, clock, round)).await,
             Self::Script(script) => script.ask(told, clock),
         }
     }
@@ -102,9 +123,6 @@ pub struct Providers {
     pub kinde: Option<Provider>,
     pub stripe: Option<Provider>,
 }
-
-/// A provider's answer that contradicts the event is not believed for this long; then the event's own facts rule.
-const BELIEF_WITHIN: std::time::Duration = std::time::Duration::from_secs(10 * 60);
 
 impl Providers {
     fn of(&self, source: Source) -> Option<&Provider> {
@@ -129,26 +147,41 @@ impl Providers {
 
     /// A stored event → what it says, asking the provider where that is set up. No transaction may be open.
     ///
+    /// An answer that contradicts its event is stale: it is asked for again until the event is ten minutes old, and so is one
+    /// that does not come. From then on, and at once where we are not let in, the event counts by its own word: somebody paid,
+    /// and neither a slow read nor a revoked credential may keep their plan from them.
+    ///
     /// # Errors
     /// See [`ResolveError`].
-    #[expect(clippy::unused_async, reason = "the arms that ask over the network await")]
-    pub async fn resolve(&self, event: StoredEvent<'_>, clock: Clock) -> Result<Told, ResolveError> {
+    pub async fn resolve(&self, event: StoredEvent<'_>, clock: Clock, round: &Round) -> Result<Told, ResolveError> {
         let told = Self::read(event)?;
         let Some(provider) = self.of(event.source).filter(|_| is_worth_asking(&told)) else { return Ok(told) };
-        let Some(answer) = provider.ask(&told, clock)? else { return Ok(told) };
-        match contradiction(&told, &answer) {
-            None => Ok(Told { answer: Some(answer), ..told }),
-            Some(what) if answer.asked < event.received.plus(BELIEF_WITHIN) => Err(ResolveError::NotYet { what }),
-            Some(what) => {
-                tracing::warn!(
-                    alert = "provider-disagrees",
-                    provider = provider.name(),
-                    what,
-                    "the provider still contradicts its own event; the event's facts rule"
-                );
-                Ok(told)
+        let answered = provider.ask(&told, clock, round).await;
+        let age = age(event.received, clock);
+        let doubt = match answered {
+            Ok(None) => return Ok(told),
+            Ok(Some(answer)) => match contradiction(&told, &answer) {
+                None => return Ok(Told { answer: Some(answer), ..told }),
+                Some(what) if age < LAG_MAX => return Err(ResolveError::NotYet { what }),
+                Some(what) => Doubt::Differs { what },
+            },
+            Err(AskError::Unavailable { why, again_in }) if age < LAG_MAX => {
+                return Err(ResolveError::Unavailable { why, again_in });
             }
+            Err(AskError::Unavailable { .. } | AskError::Refused { .. }) => Doubt::NotAsked,
+        };
+        // One that runs again much later contradicts what became of it since, and nobody need look.
+        let asked_for_ten_minutes = age < LAG_MAX * 2;
+        if let (Doubt::Differs { what }, true) = (&doubt, asked_for_ten_minutes) {
+            tracing::error!(
+                alert = "provider-disagrees",
+                provider = provider.name(),
+                event = event.key,
+                what,
+                "the provider contradicts its own event after ten minutes; the event's facts rule"
+            );
         }
+        Ok(Told { doubt: Some(doubt), ..told })
     }
 
     /// A stored event → what it says by itself. Asks nobody.
@@ -156,7 +189,7 @@ impl Providers {
     /// # Errors
     /// [`ResolveError::Unreadable`] and [`ResolveError::NoTime`].
     pub fn read(event: StoredEvent<'_>) -> Result<Told, ResolveError> {
-        let untold = |said| Told { whose: Whose::default(), said, answer: None };
+        let untold = |said| Told { whose: Whose::default(), said, answer: None, doubt: None };
         match (event.source, event.body) {
             (Source::Bottle, _) => match (event.kind, event.occurred) {
                 (PERIOD_OPENED, Some(at)) => Ok(untold(Said::Fact { at, fact: Fact::Opened })),
@@ -171,39 +204,38 @@ impl Providers {
     }
 }
 
-/// The type of the event we store ourselves when a Pro account first uses a period.
-pub const PERIOD_OPENED: &str = "bottle.period_opened";
-
-/// Of an event that will be ignored nothing needs to be known, least of all from a provider that is away.
-fn is_worth_asking(told: &Told) -> bool {
-    let is_person = told.whose.customer_type.as_ref().is_none_or(|customer_type| customer_type == "user");
-    is_person && matches!(told.said, Said::Fact { .. })
-}
-
-/// In what an answer contradicts the event that asked for it: it lacks what began, or still lists what ended.
-fn contradiction(told: &Told, answer: &Answer) -> Option<String> {
-    let Said::Fact { at, fact } = &told.said else { return None };
-    match fact {
-        Fact::Start { agreement, plan_key, .. } => {
-            let listed =
-                answer.live.iter().any(|l| agreement.as_ref().is_none_or(|a| *a == l.agreement) && l.plan_key == *plan_key);
-            (!listed).then(|| format!("it does not list plan key {plan_key} as live"))
-        }
-        Fact::End { agreement: Some(agreement), effective } => {
-            let ended = effective.unwrap_or(*at) <= answer.asked;
-            let listed = answer.live.iter().any(|l| l.agreement == *agreement);
-            (ended && listed).then(|| format!("it still lists agreement {agreement} as live"))
-        }
-        _ => None,
+/// The JSON inside a stored body, for people to look at. None: there is none that can be read.
+pub fn payload(source: Source, body: &[u8]) -> Option<serde_json::Value> {
+    match source {
+        Source::Kinde => serde_json::from_slice(&Compact::split(body).ok()?.payload().ok()?).ok(),
+        Source::Stripe | Source::Bottle => serde_json::from_slice(body).ok(),
     }
 }
 
+/// Of an event that will be ignored nothing needs to be known, least of all from a provider that is away.
+fn is_worth_asking(told: &Told) -> bool {
+    let is_person = told.whose.customer_type.as_ref().is_none_or(|customer_type| customer_type == kinde::PERSON);
+    is_person && matches!(told.said, Said::Fact { .. })
+}
+
+/// How long ago we heard of an event.
+fn age(received: Instant, clock: Clock) -> Duration {
+    let now = match clock {
+        Clock::At(at) => at,
+        Clock::Database => Instant::from_datetime(OffsetDateTime::now_utc()),
+    };
+    Duration::from_nanos(u64::try_from(now.nanos().saturating_sub(received.nanos())).unwrap_or_default())
+}
+
 fn told(reading: kinde::Reading) -> Result<Told, ResolveError> {
+    let is_person = reading.customer_type.as_ref().is_none_or(|customer_type| customer_type == kinde::PERSON);
     let said = match (reading.said, reading.at) {
         (kinde::Said::Nothing, _) => Said::Nothing,
+        (kinde::Said::NotRead, _) => Said::NotRead,
         (kinde::Said::Fact(fact), Some(at)) => Said::Fact { at, fact },
+        (kinde::Said::Fact(_), None) if !is_person => Said::NotRead,
         (kinde::Said::Fact(_), None) => return Err(ResolveError::NoTime),
     };
     let whose = Whose { user: reading.user, customer: reading.customer, customer_type: reading.customer_type };
-    Ok(Told { whose, said, answer: None })
+    Ok(Told { whose, said, answer: None, doubt: None })
 }

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use time::OffsetDateTime;
 
@@ -15,7 +16,7 @@ use crate::domain::instant::Instant;
 use crate::domain::told::{Answer, Told};
 
 use super::kinde::Kinde;
-use super::{ResolveError, VerifyError};
+use super::{AskError, VerifyError};
 
 #[derive(Debug)]
 pub struct Script {
@@ -48,13 +49,15 @@ impl Script {
         self.kinde.verify(body, webhook_id).await
     }
 
-    pub(super) fn ask(&self, told: &Told, clock: Clock) -> Result<Option<Answer>, ResolveError> {
+    pub(super) fn ask(&self, told: &Told, clock: Clock) -> Result<Option<Answer>, AskError> {
         let asked = match clock {
             Clock::At(at) => at,
             Clock::Database => Instant::from_datetime(OffsetDateTime::now_utc()),
         };
         match (&*self.truth.lock().unwrap_or_else(PoisonError::into_inner), &told.whose.customer) {
-            (Truth::Away, _) => Err(ResolveError::Unavailable("the script says it is away".to_owned())),
+            (Truth::Away, _) => {
+                Err(AskError::Unavailable { why: "the script says it is away".to_owned(), again_in: Duration::from_secs(5) })
+            }
             (Truth::Live(live), Some(customer)) => {
                 Ok(Some(Answer { asked, live: live.get(customer).cloned().unwrap_or_default() }))
             }

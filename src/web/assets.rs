@@ -28,9 +28,11 @@ macro_rules! asset {
     };
 }
 
-const ASSETS: [Asset; 3] = [
+const ASSETS: [Asset; 5] = [
     asset!("app.css", "text/css; charset=utf-8"),
     asset!("engine_room.js", "text/javascript; charset=utf-8"),
+    asset!("live.js", "text/javascript; charset=utf-8"),
+    asset!("reminders.js", "text/javascript; charset=utf-8"),
     asset!("favicon.svg", "image/svg+xml"),
 ];
 

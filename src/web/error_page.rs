@@ -61,6 +61,22 @@ pub fn unavailable(sentence: &str) -> Result<String, askama::Error> {
     .render()
 }
 
+/// A form that was not sent from a page of ours.
+///
+/// # Errors
+/// Only if the template itself fails.
+pub fn not_from_here() -> Result<String, askama::Error> {
+    ErrorPage {
+        frame: Frame::new("Refused · Bottle", ""),
+        code: 403,
+        heading: "This did not come from a page of Bottle",
+        sentence: "Nothing was changed. Changes are taken only from our own pages, so that no other site can make them in your name. \
+                   If you did press a button of ours, reload its page and press it again.",
+        request: None,
+    }
+    .render()
+}
+
 /// A form was sent by nobody who is signed in (any more).
 ///
 /// # Errors
@@ -71,6 +87,36 @@ pub fn signed_out() -> Result<String, askama::Error> {
         code: 401,
         heading: "You are signed out",
         sentence: "Nothing was changed. Sign in again, go back to the page you came from, and send it once more: what you typed is still there.",
+        request: None,
+    }
+    .render()
+}
+
+/// More was sent than a form of ours holds.
+///
+/// # Errors
+/// Only if the template itself fails.
+pub fn too_large() -> Result<String, askama::Error> {
+    ErrorPage {
+        frame: Frame::new("Too much at once · Bottle", ""),
+        code: 413,
+        heading: "That is more than this form can take",
+        sentence: "Nothing was changed. Go back, where what you typed still is, shorten it, and send it once more.",
+        request: None,
+    }
+    .render()
+}
+
+/// What was sent is not a form.
+///
+/// # Errors
+/// Only if the template itself fails.
+pub fn no_form() -> Result<String, askama::Error> {
+    ErrorPage {
+        frame: Frame::new("Not a form · Bottle", ""),
+        code: 400,
+        heading: "What was sent is not a form of ours",
+        sentence: "Nothing was changed. Go back to the page, reload it, and send its form once more.",
         request: None,
     }
     .render()

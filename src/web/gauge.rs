@@ -35,6 +35,12 @@ impl Gauge {
         let puddle = if spills { 46 + 50 * (balance - FULL) / (balance + FULL) } else { 0 };
         Self { id, tone, level_y, level_height: BOTTOM - level_y, spill: spills.into(), puddle }
     }
+
+    /// What is left of an allowance: full to the line before anything is used, whatever the plan.
+    pub fn share(id: &'static str, left: i64, allowance: i64) -> Self {
+        let allowance = allowance.max(1);
+        Self::new(id, "ours", left.clamp(0, allowance) * FULL / allowance)
+    }
 }
 
 #[cfg(test)]
@@ -48,5 +54,11 @@ mod tests {
         let puddle = |balance| Gauge::new("a", "naive", balance).puddle;
         assert_eq!(puddle(500), 0);
         assert!(puddle(990) < puddle(2_950) && puddle(1_000_000) < 97);
+    }
+
+    #[test]
+    fn a_share_is_full_to_the_line_before_anything_is_used() {
+        let level = |left, allowance| Gauge::share("a", left, allowance).level_y;
+        assert_eq!((level(10, 10), level(500, 500), level(5, 10), level(0, 10), level(0, 0)), (LINE, LINE, 117, 150, 150));
     }
 }

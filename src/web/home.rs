@@ -22,12 +22,14 @@ struct Home<'a> {
     ours: Gauge,
     owed: String,
     too_many: String,
+    /// Whether anybody can sign in here.
+    can_sign_in: bool,
     /// On a fresh checkout: this is the visitor's own machine.
     local_kinde: Option<&'a str>,
 }
 
 pub async fn show(person: Option<Person>, State(app): State<AppState>) -> Response {
-    match render(person.as_ref(), app.local_kinde.as_deref()) {
+    match render(person.as_ref(), app.local_kinde.as_deref(), app.sign_in.is_some()) {
         Ok(html) => Html(html).into_response(),
         Err(error) => error::template(&error),
     }
@@ -35,7 +37,7 @@ pub async fn show(person: Option<Person>, State(app): State<AppState>) -> Respon
 
 /// # Errors
 /// Only if the template itself fails.
-pub fn render(person: Option<&Person>, local_kinde: Option<&str>) -> Result<String, askama::Error> {
+pub fn render(person: Option<&Person>, local_kinde: Option<&str>, can_sign_in: bool) -> Result<String, askama::Error> {
     let script = Script::article();
     let end = naive::last(&script, Repairs::default()).balance;
     let owed = script.owed().balance;
@@ -46,6 +48,7 @@ pub fn render(person: Option<&Person>, local_kinde: Option<&str>) -> Result<Stri
         ours: Gauge::new("ours", "ours", owed),
         owed: thousands(owed),
         too_many: thousands(end - owed),
+        can_sign_in,
         local_kinde,
     }
     .render()

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tower_sessions::Session;
 
 use super::state::AppState;
-use super::{error, error_page};
+use super::{error, error_page, query};
 use crate::domain::ids::{AccountId, KindeUserId};
 use crate::sessions;
 
@@ -26,6 +26,9 @@ pub struct Person {
     pub email: Option<String>,
     /// Kinde has checked that the address is theirs.
     pub email_verified: bool,
+    /// May see the operators' pages. Decided by the settings at each request, and never kept: who is struck off the list is off.
+    #[serde(skip)]
+    pub operator: bool,
 }
 
 impl Person {
@@ -47,8 +50,7 @@ impl FromRequestParts<AppState> for Person {
             Some(person) => Ok(person),
             None if parts.method == Method::GET || parts.method == Method::HEAD => {
                 let wanted = parts.uri.path_and_query().map_or("/", |p| p.as_str());
-                let query: String = form_urlencoded(wanted);
-                Err(Redirect::to(&format!("/login?return_to={query}")).into_response())
+                Err(Redirect::to(&query::with("/login", "return_to", wanted)).into_response())
             }
             // Nothing was changed, and what was typed is still in the tab they came from.
             None => Err(error::page(StatusCode::UNAUTHORIZED, error_page::signed_out())),
@@ -68,15 +70,12 @@ impl OptionalFromRequestParts<AppState> for Person {
 async fn signed_in(parts: &mut Parts, state: &AppState) -> Result<Option<Person>, Response> {
     let session =
         <Session as FromRequestParts<AppState>>::from_request_parts(parts, state).await.map_err(IntoResponse::into_response)?;
-    session.get::<Person>(PERSON).await.map_err(|error| {
+    let person = session.get::<Person>(PERSON).await.map_err(|error| {
         tracing::warn!(%error, "a session could not be read");
         error::unavailable("Who you are could not be looked up just now: the database is slow or away. Try again in a moment.")
-    })
-}
-
-fn form_urlencoded(text: &str) -> String {
-    reqwest::Url::parse_with_params("http://localhost/", [("r", text)])
-        .ok()
-        .and_then(|url| url.query().and_then(|q| q.strip_prefix("r=")).map(str::to_owned))
-        .unwrap_or_default()
+    })?;
+    Ok(person.map(|person| {
+        let verified = person.email.as_deref().filter(|_| person.email_verified);
+        Person { operator: state.operators.include(&person.user, verified), ..person }
+    }))
 }

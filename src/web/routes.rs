@@ -3,53 +3,87 @@
 use std::any::Any;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::http::HeaderValue;
 use axum::http::header::{self, HeaderName};
+use axum::middleware::from_fn;
 use axum::response::Response;
 use axum::routing::{get, post};
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
-use tower_http::csrf::CsrfLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tower_sessions::cookie::SameSite;
 use tower_sessions::service::PlaintextCookie;
 use tower_sessions::{Expiry, SessionManagerLayer};
 
 use super::state::AppState;
-use super::{assets, engine_room, error, health, home, webhooks};
+use super::{
+    account, assets, calendar, callback, engine_room, error, event, health, home, live, login, manage_billing, own_forms,
+    reminder, reminders, webhooks,
+};
 use crate::sessions::{ABSOLUTE, Sessions};
 
-/// No inline script or style anywhere; forms post to us alone.
+/// No inline script or style anywhere; forms post to us alone, and what they are answered with may lead to Kinde.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; connect-src 'self'; \
-                      base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+                      base-uri 'none'; frame-ancestors 'none'; form-action 'self'";
+
+/// The longest form of ours, all its characters encoded, with room to spare.
+const FORM_BYTES_MAX: usize = 64 * 1024;
 
 pub fn app(state: AppState) -> Router {
     let pages = Router::new()
         .route("/", get(home::show))
+        .route("/login", get(login::begin))
+        .route("/callback", get(callback::arrive))
+        .route("/logout", post(login::end))
+        .route("/account/billing", get(manage_billing::show).post(manage_billing::go))
+        .route("/account", get(account::show))
+        .route("/account/events/{id}", get(event::show))
+        .route("/account/events/{id}/payload", get(event::payload))
+        .route("/account/events/{id}/replay", post(event::replay))
+        .route("/reminders", get(reminders::show).post(reminders::create))
+        .route("/reminders/{id}", get(reminder::show).post(reminder::edit))
+        .route("/reminders/{id}/done", post(reminder::done))
+        .route("/reminders/{id}/snooze", post(reminder::snooze))
+        .route("/reminders/{id}/resume", post(reminder::resume))
+        .route("/reminders/{id}/delete", post(reminder::delete))
+        .route("/reminders/calendar", get(calendar::show).post(calendar::make))
+        .route("/reminders/calendar/revoke", post(calendar::revoke))
+        .route("/calendar/{file}", get(calendar::serve))
+        .route("/live", get(live::stream))
         .route("/engine-room", get(engine_room::show))
         .route("/engine-room/every-order", post(engine_room::start_every_order))
         .route("/static/{name}", get(assets::serve))
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .fallback(error::not_found)
-        .layer(ServiceBuilder::new().layer(CompressionLayer::new()).layer(CsrfLayer::new()).layer(sessions(&state)));
+        .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
+        .layer(
+            ServiceBuilder::new()
+                .layer(CompressionLayer::new())
+                .layer(from_fn(own_forms::said))
+                .layer(own_forms::compared(&state.base))
+                .layer(sessions(&state)),
+        );
     // A provider's post carries no browser's origin, and its answer is read by a machine.
     let endpoint = Router::new().route("/webhooks/{provider}", post(webhooks::receive).fallback(webhooks::post_only));
 
     let https = state.https;
     let headers = ServiceBuilder::new()
-        .layer(always("content-security-policy", POLICY))
-        .layer(always("x-content-type-options", "nosniff"))
+        .layer(always("content-security-policy", policy(&state)))
+        .layer(always("x-content-type-options", HeaderValue::from_static("nosniff")))
         // `no-referrer` would make browsers send `Origin: null` with our own forms.
-        .layer(always("referrer-policy", "same-origin"))
+        .layer(always("referrer-policy", HeaderValue::from_static("same-origin")))
         .layer(SetResponseHeaderLayer::if_not_present(header::CACHE_CONTROL, HeaderValue::from_static("no-store")))
-        .option_layer(https.then(|| always("strict-transport-security", "max-age=63072000; includeSubDomains")));
+        .option_layer(
+            https.then(|| always("strict-transport-security", HeaderValue::from_static("max-age=63072000; includeSubDomains"))),
+        );
     pages.merge(endpoint).with_state(state).layer(headers.layer(CatchPanicLayer::custom(panicked)))
 }
 
 /// The cookie of a session, which only a sign-in makes. `Lax`: with `Strict` it would be missing when Kinde sends people back.
-fn sessions(state: &AppState) -> SessionManagerLayer<Sessions, PlaintextCookie> {
+pub fn sessions(state: &AppState) -> SessionManagerLayer<Sessions, PlaintextCookie> {
     let name = if state.https { "__Host-bottle" } else { "bottle" };
     SessionManagerLayer::new(Sessions::new(state.pool.clone()))
         .with_name(name)
@@ -60,8 +94,15 @@ fn sessions(state: &AppState) -> SessionManagerLayer<Sessions, PlaintextCookie> 
         .with_expiry(Expiry::OnInactivity(ABSOLUTE.try_into().unwrap_or(time::Duration::DAY)))
 }
 
-fn always(name: &'static str, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {
-    SetResponseHeaderLayer::overriding(HeaderName::from_static(name), HeaderValue::from_static(value))
+/// Browsers hold a form to this list through every redirect of its answer, so signing out needs the tenant on it.
+fn policy(state: &AppState) -> HeaderValue {
+    let tenant = state.sign_in.iter().flat_map(|sign_in| sign_in.oidc.origins());
+    let policy = tenant.fold(POLICY.to_owned(), |policy, origin| policy + " " + origin);
+    HeaderValue::from_str(&policy).expect("origins are printable ASCII")
+}
+
+fn always(name: &'static str, value: HeaderValue) -> SetResponseHeaderLayer<HeaderValue> {
+    SetResponseHeaderLayer::overriding(HeaderName::from_static(name), value)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]

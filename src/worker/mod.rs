@@ -1,7 +1,8 @@
 //! The worker: claims due events and runs each to a verdict. Any number of them, in any number of processes.
 //!
-//! `process` is one claim from beginning to end, `unsettled` what is written where the handler gives no verdict; `backoff` and
-//! `breaker` decide about failures; `trouble` says whose fault one is. Here a crew takes its turns: wait, claim, run, and look what the failures have in common.
+//! `process` is one claim from beginning to end, `handle` its transaction, `unsettled` what is written where that gives no
+//! verdict; `backoff` and `breaker` decide about failures, `stuck` notices what never fails and never ends; `trouble` says whose
+//! fault one is. Here a crew takes its turns: wait, claim, run, and look what the failures have in common.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -19,12 +20,15 @@ use crate::wake::Wake;
 
 pub mod backoff;
 pub mod breaker;
+mod handle;
 pub mod process;
+mod stuck;
 pub mod trouble;
 mod unsettled;
 
 use breaker::{Advice, Breaker};
 use process::{Charge, Engine, Outcome};
+use stuck::Stuck;
 
 /// The worker looks by itself this often, woken or not.
 const POLL: Duration = Duration::from_secs(1);
@@ -34,6 +38,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 pub struct Crew {
     pub engine: Engine,
     breaker: Mutex<Breaker>,
+    stuck: Mutex<Stuck>,
     wake: Wake,
 }
 
@@ -70,7 +75,7 @@ pub async fn run(engine: Engine, lanes: usize, wake: Wake, stop: CancellationTok
 async fn lane(crew: Arc<Crew>, place: Lane, stop: CancellationToken) {
     while !stop.is_cancelled() {
         if AssertUnwindSafe(turns(&crew, place, &stop)).catch_unwind().await.is_err() {
-            tracing::error!("a lane of the worker panicked; it starts again");
+            tracing::error!(alert = "worker-panic", "a lane of the worker panicked; it starts again");
             idle(POLL, None, &stop).await;
         }
     }
@@ -92,12 +97,17 @@ async fn turns(crew: &Crew, place: Lane, stop: &CancellationToken) {
 
 impl Crew {
     pub fn new(engine: Engine, wake: Wake) -> Self {
-        Self { engine, breaker: Mutex::default(), wake }
+        Self { engine, breaker: Mutex::default(), stuck: Mutex::default(), wake }
     }
 
     /// How often the breaker had to tell somebody.
     pub async fn alarms(&self) -> u32 {
         self.breaker.lock().await.alarms()
+    }
+
+    /// How often somebody had to be told of an event that the database never lets through.
+    pub async fn alarms_of_stuck(&self) -> u32 {
+        self.stuck.lock().await.alarms()
     }
 
     /// One claim, run to its verdicts and judged. `now` is the breaker's clock; the events have the engine's.
@@ -117,8 +127,24 @@ impl Crew {
             self.wake.wake(); // there may be work for another lane
         }
         let outcomes = self.engine.process(claimed, charge).await;
+        self.tell_of_stuck(&outcomes).await;
         self.judge(&outcomes, full, now).await;
         Ok(Turn::Worked)
+    }
+
+    async fn tell_of_stuck(&self, outcomes: &[Outcome]) {
+        let mut stuck = self.stuck.lock().await;
+        for outcome in outcomes {
+            if let (Some(times), Outcome::Troubled { key, error, .. }) = (stuck.saw(outcome), outcome) {
+                tracing::error!(
+                    event = %key,
+                    alert = "stuck",
+                    times,
+                    error,
+                    "the database never lets this event through; it is tried again until somebody looks"
+                );
+            }
+        }
     }
 
     async fn judge(&self, outcomes: &[Outcome], full: bool, now: Instant) {

@@ -9,14 +9,16 @@ use time::OffsetDateTime;
 use crate::billing::apply::Verdict;
 use crate::billing::runs::{self, Effects, Run};
 use crate::domain::event::Status;
-use crate::domain::ids::{EventId, LeaseToken};
+use crate::domain::ids::EventId;
 use crate::domain::instant::Instant;
 use crate::domain::reason::{self, Reason};
-use crate::inbox::queue::{self, Claimed, Failure};
+use crate::inbox::claimed::Claimed;
+use crate::inbox::queue::{self, Failure};
 use crate::providers::ResolveError;
 
 use super::backoff;
-use super::process::{Charge, Engine, Outcome, settlement};
+use super::handle::{keys, settlement};
+use super::process::{Charge, Engine, Outcome};
 use super::trouble::{Trouble, fingerprint};
 
 /// After database or network trouble.
@@ -60,9 +62,10 @@ impl Engine {
                 return self.failed(event, &Trouble::Unreadable(why.clone()), charge).await;
             }
             Halt::Resolve(ResolveError::NotYet { what }) => self.park_for_provider(event, what).await,
-            Halt::Resolve(ResolveError::Unavailable(why)) => {
+            // Not for ever: ten minutes after its arrival an event counts by its own word.
+            Halt::Resolve(ResolveError::Unavailable { why, again_in }) => {
                 tracing::warn!(event = %event.key, why, "the provider could not be asked; tried again later");
-                self.give_back(&[event.id], event.token, UNCHARGED_WAIT_SECS).await;
+                self.give_back(&[event], again_in.as_secs_f64().max(UNCHARGED_WAIT_SECS)).await;
                 return Outcome::Released;
             }
         };
@@ -94,7 +97,7 @@ impl Engine {
         let attempts = event.attempts + i32::from(charge == Charge::Charged);
         let failure = match (charge, backoff::wait_after(attempts)) {
             (Charge::Charged, None) => {
-                tracing::error!(event = %event.key, error, attempts, "event is dead; it needs a person");
+                tracing::error!(event = %event.key, alert = "dead", error, attempts, "event is dead; it needs a person");
                 let reason = reason::dead(attempts, error);
                 Failure { status: Status::Dead, attempts, reason, error: error.to_owned(), due: now }
             }
@@ -111,7 +114,7 @@ impl Engine {
     }
 
     async fn record_dead(&self, event: &Claimed, attempts: i32, reason: String) -> sqlx::Result<Option<Status>> {
-        tracing::error!(event = %event.key, reason, "event is dead; it needs a person");
+        tracing::error!(event = %event.key, alert = "dead", reason, "event is dead; it needs a person");
         let mut tx = self.pool.begin().await?;
         let now = self.clock.now(&mut *tx).await?;
         let failure = Failure { status: Status::Dead, attempts, error: reason.clone(), reason, due: now };
@@ -131,10 +134,15 @@ impl Engine {
         Ok((marked == 1).then_some(Status::Parked))
     }
 
-    pub(super) async fn give_back(&self, ids: &[EventId], token: LeaseToken, wait_secs: f64) {
-        if let Err(error) = queue::release(&self.pool, ids, token, wait_secs, self.clock).await {
-            tracing::warn!(?ids, %error, "a claim could not be given back; the lease will end");
+    /// Events of one claim, uncharged. False: that could not be stored.
+    pub(super) async fn give_back(&self, events: &[&Claimed], wait_secs: f64) -> bool {
+        let Some(first) = events.first() else { return true };
+        let ids: Vec<EventId> = events.iter().map(|event| event.id).collect();
+        if let Err(error) = queue::release(&self.pool, &ids, first.token, wait_secs, self.clock).await {
+            tracing::warn!(events = keys(events), %error, "a claim could not be given back; the lease will end");
+            return false;
         }
+        true
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::support::app::App;
 use crate::support::browser::Browser;
+use crate::support::visitor::with_kinde;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_visitor_steps_through_the_deliveries_without_leaving_the_page() {
@@ -62,5 +63,33 @@ async fn a_script_is_edited_with_forms_alone() {
     browser.client.find(Locator::Css("button[value='add-OLD']")).await.unwrap().click().await.unwrap();
     browser.until("location.search.includes('script=UP.PAY.OLD')").await;
     assert_eq!(browser.ask("document.getElementById('os-balance').textContent").await, json!("500"));
+    browser.close().await;
+}
+
+/// Browsers hold a form to the page's policy through every redirect of its answer: unless the tenant is on the list, signing
+/// out ends at Kinde's door.
+#[tokio::test(flavor = "multi_thread")]
+async fn signing_in_managing_billing_and_signing_out_work_by_clicks() {
+    let Some(browser) = Browser::open(390, 844).await else { return };
+    let (app, kinde) = with_kinde().await;
+    let click = async |css: &str| browser.client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
+    browser.client.goto(&app.url("/")).await.unwrap();
+    click(".doors a[href*='/login']").await;
+    browser.until("location.pathname === '/reminders'").await;
+    browser.client.goto(&app.url("/account/billing")).await.unwrap();
+    browser.watch().await;
+    let too_wide = browser.ask("document.documentElement.scrollWidth - document.documentElement.clientWidth").await;
+    assert_eq!(too_wide, json!(0), "it scrolls sideways");
+    click("form[action='/account/billing'] button").await;
+    browser.until("location.pathname === '/portal'").await;
+    assert!(browser.ask("location.href").await.as_str().unwrap().starts_with(&kinde.url));
+
+    browser.client.goto(&app.url("/")).await.unwrap();
+    browser.until("document.querySelector('.greeting') !== null").await;
+    click("form[action='/logout'] button").await;
+    browser.until("location.pathname === '/' && document.querySelector('.greeting') === null").await;
+    assert_eq!(kinde.inside().logouts.len(), 1, "by way of Kinde");
+    browser.client.back().await.unwrap();
+    browser.until("document.querySelector('.greeting') === null").await;
     browser.close().await;
 }

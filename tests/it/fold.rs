@@ -2,8 +2,10 @@
 
 use bottle::billing::fold::fold;
 use bottle::domain::event::Source;
-use bottle::domain::fact::{Dated, Fact};
-use bottle::domain::ids::{EventId, EventKey};
+use std::time::Duration;
+
+use bottle::domain::fact::{Dated, Fact, LiveAgreement};
+use bottle::domain::ids::{AgreementId, EventId, EventKey};
 use bottle::domain::instant::Instant;
 use bottle::domain::plan::{Plan, PlanKeys};
 use proptest::prelude::*;
@@ -70,4 +72,63 @@ fn thousands_of_changes_to_plans_nobody_knows_leave_the_plan_as_it_was() {
     let state = fold(&facts, &PlanKeys::default(), moment("12-31 00:00:00"));
     assert_eq!((state.plan, state.decided.map(|d| d.at)), (Plan::Free, Some(facts[0].at)));
     assert_eq!(state.unknown.map(|u| u.key), Some(facts[2_999].key.clone()));
+}
+
+/// Five thousand facts a shape: what used to be a pass for each moment at which a plan may end. A pass for each of them takes
+/// minutes here, one pass for all some milliseconds.
+#[test]
+fn an_account_of_years_is_folded_in_one_pass() {
+    let at = |n: i64| Instant::from_nanos(moment("01-01 00:00:00").nanos() + n * 60_000_000_000);
+    let dated = |n: i64, at: Instant, fact: Fact| Dated {
+        at,
+        source: Source::Kinde,
+        event: EventId(n),
+        key: EventKey(format!("event_{n:08}")),
+        fact,
+    };
+    let agreement = |n: i64| Some(AgreementId(format!("agreement_{n}")));
+    let pro = || "customer_pro_plan".to_owned();
+    let start = |n: i64| Fact::Start { agreement: agreement(n), plan_key: pro(), changed: false };
+    let first = |of: Option<i64>| match of {
+        Some(n) => vec![dated(0, at(-2), start(n)), dated(1, at(-1), Fact::PaymentFailed { agreement: None })],
+        None => vec![dated(1, at(-1), Fact::PaymentFailed { agreement: None })],
+    };
+    let pairs = 2_500;
+    let each = |facts: &mut Vec<Dated>, of: &dyn Fn(i64) -> [Dated; 2]| facts.extend((1..=pairs).flat_map(of));
+
+    // Upgrades: what ends is replaced within the same change, so no end ends the plan.
+    let mut upgrades = first(Some(0));
+    each(&mut upgrades, &|n| {
+        let end = Fact::End { agreement: agreement(n - 1), effective: None };
+        [dated(2 * n, at(n), end), dated(2 * n + 1, at(n).plus(Duration::from_secs(2)), start(n))]
+    });
+    // One agreement that lasts under many that begin and end.
+    let mut lasting = first(Some(-1));
+    each(&mut lasting, &|n| {
+        let end = Fact::End { agreement: agreement(n), effective: None };
+        [dated(2 * n, at(2 * n), start(n)), dated(2 * n + 1, at(2 * n + 1), end)]
+    });
+    // All still to end, one after another.
+    let mut pending = first(None);
+    each(&mut pending, &|n| {
+        let end = Fact::End { agreement: agreement(n), effective: Some(at(1_000_000 - n)) };
+        [dated(2 * n, at(n), start(n)), dated(2 * n + 1, at(n).plus(Duration::from_secs(30)), end)]
+    });
+    // Each confirmed by the provider.
+    let mut answered = first(None);
+    each(&mut answered, &|n| {
+        let live = vec![LiveAgreement { agreement: AgreementId(format!("agreement_{n}")), plan_key: pro() }];
+        [dated(2 * n, at(n), start(n)), dated(2 * n + 1, at(n).plus(Duration::from_secs(30)), Fact::Snapshot { live })]
+    });
+    let now = at(2 * pairs + 10);
+    for (shape, mut facts) in [("upgrades", upgrades), ("lasting", lasting), ("pending", pending), ("answered", answered)] {
+        facts.sort_by(|a, b| a.order().cmp(&b.order()));
+        let began = std::time::Instant::now();
+        let state = fold(&facts, &PlanKeys::default(), now);
+        let took = began.elapsed();
+        println!("{shape}: {} facts, {} changes to come, {took:?}", facts.len(), state.upcoming.len());
+        assert_eq!((state.plan, state.past_due_since), (Plan::Pro, Some(at(-1))), "{shape}");
+        assert_eq!(state.upcoming.len(), if shape == "pending" { usize::try_from(pairs).unwrap() } else { 0 }, "{shape}");
+        assert!(took < Duration::from_secs(2), "{shape}: {took:?}");
+    }
 }

@@ -238,7 +238,7 @@ fn a_customer_who_is_no_person_is_told_apart() {
 
     // It will be ignored, so what else it lacks does not matter.
     let lacking = reading("customer.plan_changed", json!({"org_code": "org_1"})).unwrap();
-    assert_eq!((lacking.said, lacking.customer_type.as_deref()), (Said::Nothing, Some("organization")));
+    assert_eq!((lacking.said, lacking.customer_type.as_deref()), (Said::NotRead, Some("organization")));
 }
 
 #[test]

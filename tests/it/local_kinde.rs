@@ -11,7 +11,8 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use bottle::local_kinde::cli::{self, LocalKindeArgs};
+use bottle::local_kinde::app::App;
+use bottle::local_kinde::cli::{self, Beside, LocalKindeArgs};
 use bottle::local_kinde::key::SigningKey;
 use bottle::local_kinde::order::{self, Order};
 use bottle::local_kinde::sender::{Attempt, Delivery, Manner, Outcome, Sender, WAITS};
@@ -20,27 +21,27 @@ use clap::Parser as _;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde_json::{Value, json};
 
-struct Arrived {
-    at: Instant,
-    webhook_id: String,
-    content_type: String,
-    body: Bytes,
+pub struct Arrived {
+    pub at: Instant,
+    pub webhook_id: String,
+    pub content_type: String,
+    pub body: Bytes,
 }
 
 /// A webhook endpoint that answers what it is told to, then 200.
 #[derive(Clone, Default)]
-struct Receiver {
+pub struct Receiver {
     arrived: Arc<Mutex<Vec<Arrived>>>,
     answers: Arc<Mutex<VecDeque<u16>>>,
     slow: Duration,
 }
 
 impl Receiver {
-    fn answering(answers: impl IntoIterator<Item = u16>) -> Self {
+    pub fn answering(answers: impl IntoIterator<Item = u16>) -> Self {
         Self { answers: Arc::new(Mutex::new(answers.into_iter().collect())), ..Self::default() }
     }
 
-    async fn listen(&self) -> String {
+    pub async fn listen(&self) -> String {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/webhooks/kinde", listener.local_addr().unwrap());
         let routes = Router::new().route("/webhooks/kinde", post(receive)).with_state(self.clone());
@@ -48,7 +49,7 @@ impl Receiver {
         url
     }
 
-    fn all<T>(&self, read: impl Fn(&Arrived) -> T) -> Vec<T> {
+    pub fn all<T>(&self, read: impl Fn(&Arrived) -> T) -> Vec<T> {
         self.arrived.lock().unwrap().iter().map(read).collect()
     }
 }
@@ -63,10 +64,10 @@ async fn receive(State(receiver): State<Receiver>, headers: HeaderMap, body: Byt
 }
 
 /// A folder of this test alone, gone afterwards.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let path = std::env::temp_dir().join(format!("bottle-local-kinde-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&path).unwrap();
         Self(path)
@@ -109,19 +110,19 @@ async fn carried_in(manner: Manner, fields: &Value, to: &str) -> (Vec<Attempt>, 
 }
 
 async fn local_kinde(folder: &Folder, webhook_url: Option<String>) -> Running {
-    start(Settings { addr: "127.0.0.1:0".into(), state: folder.0.clone(), webhook_url }).await.unwrap()
+    start(Settings { addr: "127.0.0.1:0".into(), state: folder.0.clone(), webhook_url, app: App::default() }).await.unwrap()
 }
 
-async fn get(url: String) -> (u16, String) {
+pub async fn get(url: String) -> (u16, String) {
     let response = client().get(url).send().await.unwrap();
     (response.status().as_u16(), response.text().await.unwrap())
 }
 
-fn client() -> reqwest::Client {
+pub fn client() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap()
 }
 
-async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+pub async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
     let patience = Instant::now();
     while !is_so().await {
         assert!(patience.elapsed() < Duration::from_secs(20), "waited in vain for: {what}");
@@ -130,7 +131,7 @@ async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
 }
 
 /// What a relying party does: fetch the keys, take the one with this `kid`, verify, demand nothing that Kinde leaves out.
-async fn verified(token: &str, kinde: &str) -> Result<Value, jsonwebtoken::errors::Error> {
+pub async fn verified(token: &str, kinde: &str) -> Result<Value, jsonwebtoken::errors::Error> {
     let keys: Value = serde_json::from_str(&get(format!("{kinde}/.well-known/jwks")).await.1).unwrap();
     let header = jsonwebtoken::decode_header(token)?;
     let kid = header.kid.unwrap();
@@ -313,10 +314,19 @@ async fn the_key_survives_a_restart_and_is_nobody_elses_to_read() {
     let again = local_kinde(&folder, None).await;
     assert_eq!(get(format!("{}/.well-known/jwks", again.url())).await.1, before);
 
-    let files: Vec<_> = std::fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap()).collect();
-    assert_eq!(files.len(), 1);
-    #[cfg(unix)]
-    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&files[0].metadata().unwrap().permissions()) & 0o777, 0o600);
+    again.stop().await;
+    let mut names = Vec::new();
+    for file in std::fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap()) {
+        let name = file.file_name().into_string().unwrap();
+        #[cfg(unix)]
+        if name != "lock" {
+            let mode = std::os::unix::fs::PermissionsExt::mode(&file.metadata().unwrap().permissions());
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+        names.push(name);
+    }
+    names.sort();
+    assert_eq!(names, ["lock", "signing-key.pkcs8", "state.json"], "and no draft is left behind");
 }
 
 #[tokio::test]
@@ -337,7 +347,8 @@ async fn a_damaged_key_file_stops_the_start_and_is_not_replaced() {
     SigningKey::load_or_make(&folder.0).unwrap();
     let file = std::fs::read_dir(&folder.0).unwrap().next().unwrap().unwrap().path();
     std::fs::write(&file, b"not a key").unwrap();
-    let refused = start(Settings { addr: "127.0.0.1:0".into(), state: folder.0.clone(), webhook_url: None }).await;
+    let refused =
+        start(Settings { addr: "127.0.0.1:0".into(), state: folder.0.clone(), webhook_url: None, app: App::default() }).await;
     assert!(refused.err().unwrap().to_string().contains("delete it"));
     assert_eq!(std::fs::read(&file).unwrap(), b"not a key");
 }
@@ -352,14 +363,17 @@ async fn an_address_beyond_loopback_is_refused() {
         ("127.0.0.1", "host:port"),
         ("", "host:port"),
     ] {
-        let refused = start(Settings { addr: addr.into(), state: folder.0.clone(), webhook_url: None }).await;
+        let refused =
+            start(Settings { addr: addr.into(), state: folder.0.clone(), webhook_url: None, app: App::default() }).await;
         let said = refused.err().map(|e| e.to_string()).unwrap_or_default();
         assert!(said.contains(complaint), "{addr}: {said}");
     }
-    let named = start(Settings { addr: "localhost:0".into(), state: folder.0.clone(), webhook_url: None }).await.unwrap();
+    let named = start(Settings { addr: "localhost:0".into(), state: folder.0.clone(), webhook_url: None, app: App::default() })
+        .await
+        .unwrap();
     assert!(named.url().starts_with("http://127.0.0.1:") || named.url().starts_with("http://[::1]:"), "{}", named.url());
     let taken = named.url().trim_start_matches("http://").to_owned();
-    let refused = start(Settings { addr: taken.clone(), state: folder.0.clone(), webhook_url: None }).await;
+    let refused = start(Settings { addr: taken.clone(), state: folder.0.clone(), webhook_url: None, app: App::default() }).await;
     assert!(refused.err().unwrap().to_string().contains(&taken));
 }
 
@@ -395,7 +409,7 @@ async fn an_order_by_form_or_json_is_sent_and_every_attempt_is_on_the_page() {
     let queued: Value = response.json().await.unwrap();
     until("the four events of an upgrade", async || receiver.all(|_| ()).len() == 8).await;
 
-    let all_listed = async || get(kinde.url()).await.1.matches("<tr><td>").count() == 8;
+    let all_listed = async || get(kinde.url()).await.1.matches("<li class=\"try\">").count() == 8;
     until("the page to list all eight attempts", all_listed).await;
     let (_, page) = get(kinde.url()).await;
     for event in queued["queued"].as_array().unwrap() {
@@ -405,7 +419,7 @@ async fn an_order_by_form_or_json_is_sent_and_every_attempt_is_on_the_page() {
     }
     assert_eq!(page.matches("503 heard you").count(), 2);
     assert_eq!(page.matches("200 heard you").count(), 6);
-    assert_eq!(page.matches("<td>delivered</td>").count(), 6);
+    assert_eq!(page.matches(">delivered</span>").count(), 6);
     assert!(!page.contains("<script"));
     for arrived in receiver.all(|arrived| String::from_utf8(arrived.body.to_vec()).unwrap()) {
         verified(&arrived, &kinde.url()).await.unwrap();
@@ -421,12 +435,18 @@ async fn an_order_that_makes_no_sense_is_answered_400_with_its_reason() {
     assert_eq!(response.status().as_u16(), 400);
     assert!(response.text().await.unwrap().contains("nobody"));
 
-    let silent = local_kinde(&folder, None).await;
+    let other_folder = Folder::new();
+    let silent = local_kinde(&other_folder, None).await;
     let response =
         client().post(format!("{}/local/send", silent.url())).json(&json!({ "event": "upgrade" })).send().await.unwrap();
     assert!(response.status().as_u16() == 400 && response.text().await.unwrap().contains("without a webhook URL"));
-    let refused =
-        start(Settings { addr: "127.0.0.1:0".into(), state: folder.0.clone(), webhook_url: Some("ftp://a/".into()) }).await;
+    let refused = start(Settings {
+        addr: "127.0.0.1:0".into(),
+        state: folder.0.clone(),
+        webhook_url: Some("ftp://a/".into()),
+        app: App::default(),
+    })
+    .await;
     assert!(refused.err().unwrap().to_string().contains("ftp://a/"));
 }
 
@@ -449,9 +469,22 @@ struct CommandLine {
     local_kinde: LocalKindeArgs,
 }
 
+/// Beside a Bottle and a local Kinde that are not there.
+fn beside() -> Beside {
+    Beside {
+        addr: "127.0.0.1:1".into(),
+        app_url: "http://localhost:1".into(),
+        webhook_url: "http://localhost:1/webhooks/kinde".into(),
+        state: "/nowhere".into(),
+    }
+}
+
+fn parsed(words: &[&str]) -> LocalKindeArgs {
+    CommandLine::try_parse_from([&["local-kinde"], words].concat()).unwrap().local_kinde
+}
+
 async fn exit_of(words: &[&str]) -> ExitCode {
-    let line = CommandLine::try_parse_from([&["local-kinde"], words].concat()).unwrap();
-    cli::run(line.local_kinde).await.unwrap()
+    cli::run(parsed(words), beside()).await.unwrap()
 }
 
 #[tokio::test]
@@ -479,7 +512,8 @@ async fn the_command_exits_2_on_bad_usage() {
             "{words:?}"
         );
     }
-    assert_eq!(exit_of(&["--addr", "0.0.0.0:0", "--state", state]).await, ExitCode::from(2));
+    let everywhere = Beside { addr: "0.0.0.0:0".into(), ..beside() };
+    assert_eq!(cli::run(parsed(&["--state", state]), everywhere).await.unwrap(), ExitCode::from(2));
     let unknown = CommandLine::try_parse_from(["local-kinde", "send", "plan_exploded"]);
     assert_eq!(unknown.err().unwrap().exit_code(), 2);
 }
@@ -491,4 +525,10 @@ async fn the_command_can_order_through_a_running_local_kinde() {
     let kinde = local_kinde(&folder, Some(receiver.listen().await)).await;
     assert_eq!(exit_of(&["send", "meter_usage_updated", "--copies", "2", "--via", &kinde.url()]).await, ExitCode::SUCCESS);
     until("two copies", async || receiver.all(|_| ()).len() == 2).await;
+    // Without a word about where: through the one that the settings name.
+    let running = Beside { addr: kinde.url().trim_start_matches("http://").into(), ..beside() };
+    assert_eq!(cli::run(parsed(&["send", "upgrade", "--user", "ben"]), running).await.unwrap(), ExitCode::SUCCESS);
+    until("four events", async || receiver.all(|_| ()).len() == 6).await;
+    let nobody = cli::run(parsed(&["send", "upgrade"]), beside()).await.unwrap_err().to_string();
+    assert!(nobody.contains("http://127.0.0.1:1") && nobody.contains("BOTTLE_LOCAL_KINDE_ADDR"), "{nobody}");
 }

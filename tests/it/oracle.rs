@@ -26,6 +26,8 @@ type Facts<'a> = Vec<&'a Dated>;
 
 /// The span of one change.
 const CHANGE: Ns = 10 * 1_000_000_000;
+/// By how much a provider's answers may lag behind its events.
+const LAG: Ns = 600 * 1_000_000_000;
 /// How long after what made it Pro a payment naming no agreement still belongs to it.
 const BELONGS: Ns = 45 * 86_400 * 1_000_000_000;
 
@@ -45,7 +47,35 @@ pub fn oracle(facts: &[Dated], keys: &PlanKeys, now: Instant) -> OracleState {
 
 /// Each source is folded by itself; what we opened ourselves belongs to all of them.
 fn told_by(source: Source, facts: &[Dated]) -> Facts<'_> {
-    facts.iter().filter(|dated| dated.source == source || dated.fact == Fact::Opened).collect()
+    let told: Facts<'_> = facts.iter().filter(|dated| dated.source == source || dated.fact == Fact::Opened).collect();
+    told.iter().copied().filter(|dated| !is_out_of_date(dated, &told)).collect()
+}
+
+/// An answer that contradicts what happened in the ten minutes before we asked was read from before that.
+fn is_out_of_date(answer: &Dated, facts: &[&Dated]) -> bool {
+    let Fact::Snapshot { live } = &answer.fact else { return false };
+    let earlier = || facts.iter().copied().filter(|dated| dated.order() < answer.order());
+    let recent = || earlier().filter(|dated| ns(answer.at) - ns(dated.at) <= LAG);
+    let lacks_the_last_start =
+        recent().filter(|dated| is_start(dated)).max_by(|a, b| a.order().cmp(&b.order())).is_some_and(|start| {
+            let Fact::Start { agreement, plan_key, changed } = &start.fact else { unreachable!("it is a Start") };
+            let listed = live.iter().any(|one| {
+                one.plan_key == *plan_key && (*changed || agreement.is_none() || agreement.as_ref() == Some(&one.agreement))
+            });
+            let explained = earlier().filter_map(end).any(|end| {
+                let over = end.takes_effect <= ns(answer.at);
+                let its_own = end.named.is_some() && end.named == agreement.as_ref() && end.at >= ns(start.at) - CHANGE;
+                let maybe_its_own = (end.named.is_none() || agreement.is_none()) && end.at > ns(start.at) + CHANGE;
+                over && (its_own || maybe_its_own)
+            });
+            !listed && !explained
+        });
+    let lists_what_ended = recent().filter_map(end).any(|end| {
+        let Some(ended) = end.named else { return false };
+        let again = earlier().any(|start| is_start(start) && names(start, ended) && ns(start.at) > end.at + CHANGE);
+        end.takes_effect <= ns(answer.at) && live.iter().any(|one| one.agreement == *ended) && !again
+    });
+    lacks_the_last_start || lists_what_ended
 }
 
 fn ns(at: Instant) -> Ns {
@@ -936,10 +966,63 @@ mod tests {
                 "pro since 10-24 10:00:00",
             ),
             (
-                "An end just before we asked is contradicted by the answer.",
-                &["10-23 09:59:59 end a", "10-23 09:59:59 end -", "10-23 10:00:00 end a", "10-23 10:00:00 snapshot a=pro"],
+                "An end long before we asked is contradicted by the answer.",
+                &[
+                    "10-23 09:49:59 end a",
+                    "10-23 09:49:59 end -",
+                    "10-23 09:49:59.999999999 end a",
+                    "10-23 10:00:00 snapshot a=pro",
+                ],
                 "10-24 10:00:00",
                 "pro since 10-23 10:00:00",
+            ),
+            (
+                "Within ten minutes it is the answer that is out of date.",
+                &["10-23 09:00:00 start a pro", "10-23 09:50:00 end a", "10-23 10:00:00 snapshot a=pro"],
+                "10-24 10:00:00",
+                "free since 10-23 09:50:00; 2026-10",
+            ),
+            (
+                "Unless it was told to begin again.",
+                &["10-23 09:50:00 end a", "10-23 09:50:10.000000001 start a pro", "10-23 10:00:00 snapshot a=pro"],
+                "10-24 10:00:00",
+                "pro since 10-23 09:50:10.000000001; 2026-10",
+            ),
+            (
+                "An end that is still to come makes no answer out of date.",
+                &["10-23 09:59:00 end a at 11-21 10:00:00", "10-23 10:00:00 snapshot a=pro"],
+                "10-24 10:00:00",
+                "pro since 10-23 10:00:00",
+            ),
+            (
+                "An answer that lacks the plan of a minute ago is out of date.",
+                &["10-23 09:59:00 start a pro", "10-23 10:00:00 snapshot b=starter"],
+                "10-24 10:00:00",
+                "pro since 10-23 09:59:00; 2026-10",
+            ),
+            (
+                "So is one that lists its agreement with the plan before.",
+                &["10-23 09:59:00 start a pro", "10-23 10:00:00 snapshot a=starter"],
+                "10-24 10:00:00",
+                "pro since 10-23 09:59:00; 2026-10",
+            ),
+            (
+                "A change may name the agreement it left, so there only the plan has to be listed.",
+                &["10-23 09:59:00 change a pro", "10-23 10:00:00 snapshot b=pro"],
+                "10-24 10:00:00",
+                "pro since 10-23 10:00:00; 2026-10",
+            ),
+            (
+                "What was told to end need not be listed.",
+                &["10-23 09:58:00 start a pro", "10-23 09:59:00 end a", "10-23 10:00:00 snapshot b=starter"],
+                "10-24 10:00:00",
+                "free since 10-23 10:00:00; 2026-10",
+            ),
+            (
+                "Nor what another change replaced.",
+                &["10-23 09:58:00 start a pro", "10-23 09:59:00 start b starter", "10-23 10:00:00 snapshot b=starter"],
+                "10-24 10:00:00",
+                "free since 10-23 09:59:00; 2026-10",
             ),
             (
                 "An end right after we asked ends it.",

@@ -154,8 +154,24 @@ async fn an_organisation_is_no_person() {
     let p = Pipeline::new().await;
     let mut claims = says("ada", "org", "10-21 10:00:00 changed - pro");
     claims["data"]["customer_type"] = json!("organization");
-    assert_eq!(p.run(&claims).await.said(), "ignored: the customer is no person but `organization`");
+    let ignored = "ignored: the customer is no person but `organization`";
+    assert_eq!(p.run(&claims).await.said(), ignored);
     assert_eq!(p.account("ada").await, "no account");
+
+    // Whether it can be read does not matter then.
+    let mut no_plan = says("ada", "noplan", "10-21 10:00:00 changed - pro");
+    no_plan["data"] = json!({"customer_id": "customer_org", "org_code": "org_1"});
+    assert_eq!(p.run(&no_plan).await.said(), ignored);
+    let mut no_time = says("ada", "notime", "10-21 10:00:00 changed - pro");
+    no_time["data"]["org_code"] = json!("org_1");
+    no_time["data"].as_object_mut().unwrap().remove("customer_type");
+    no_time["event_timestamp"] = json!("yesterday");
+    assert_eq!(p.run(&no_time).await.said(), ignored);
+    // A type without billing meaning is ignored for that.
+    let mut registered = says("ada", "registered", "10-21 10:00:00 registered");
+    registered["data"]["customer_type"] = json!("organization");
+    assert_eq!(p.run(&registered).await.said(), "ignored: this event type carries no billing change (user.created)");
+    p.check_invariants().await;
 }
 
 #[tokio::test]

@@ -5,19 +5,32 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use bottle::local_kinde::app::App;
+use bottle::local_kinde::server::{self, Running, Settings};
 use serde_json::{Value, json};
 use sqlx::Row as _;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::support::binary::{Bottle, Home};
-use crate::support::db::fresh_db;
+use crate::support::db::{TestDb, fresh_db};
 use crate::support::deliveries::{count, settled};
 
 /// One line of `bottle local-kinde send --print`: a token, and the header that goes with it.
 struct Printed {
     token: String,
     webhook_id: String,
+}
+
+/// Its tenant is a local Kinde with the key that signs here. Without credentials for its Management API it is not asked about
+/// agreements that exist nowhere but in these deliveries.
+async fn serve(home: &Home, db: &TestDb) -> (Running, Bottle) {
+    let state = home.path().join(".bottle/local-kinde");
+    std::fs::create_dir_all(&state).unwrap();
+    let settings = Settings { addr: "127.0.0.1:0".to_owned(), state, webhook_url: None, app: App::default() };
+    let kinde = server::start(settings).await.unwrap();
+    let bottle = home.start(&["serve"], &[("DATABASE_URL", &db.url()), ("KINDE_DOMAIN", &kinde.url())]).await;
+    (kinde, bottle)
 }
 
 async fn printed(home: &Home, event: &str, agreement: &str, at: OffsetDateTime) -> Printed {
@@ -31,8 +44,7 @@ async fn printed(home: &Home, event: &str, agreement: &str, at: OffsetDateTime) 
 #[tokio::test]
 async fn nine_deliveries_by_another_client_end_as_three_events_and_one_grant() {
     let (home, db) = (Home::new(), fresh_db().await);
-    let url = db.url();
-    let bottle = home.start(&["serve"], &[("DATABASE_URL", &url)]).await;
+    let (_kinde, bottle) = serve(&home, &db).await;
 
     let upgraded = OffsetDateTime::now_utc() - time::Duration::days(9);
     let minutes = time::Duration::minutes;
@@ -91,8 +103,7 @@ async fn nine_deliveries_by_another_client_end_as_three_events_and_one_grant() {
 #[tokio::test]
 async fn a_delivery_that_is_not_genuine_or_not_a_post_stores_nothing() {
     let (home, db) = (Home::new(), fresh_db().await);
-    let url = db.url();
-    let bottle = home.start(&["serve"], &[("DATABASE_URL", &url)]).await;
+    let (_kinde, bottle) = serve(&home, &db).await;
     let good = printed(&home, "plan_changed", "agreement_new", OffsetDateTime::now_utc() - time::Duration::days(9)).await;
     let (signed, signature) = good.token.rsplit_once('.').unwrap();
     let other = if signature.starts_with('A') { "B" } else { "A" };

@@ -252,7 +252,9 @@ async fn a_provider_that_lags_is_asked_again_for_ten_minutes() {
             p.later(Duration::from_secs(15));
         }
         p.drain().await;
-        assert_eq!(p.event_of(&up).await.said(), "applied: plan set to pro, Pro allowance granted");
+        let flagged = "; the provider's own answer still differs: it does not list plan key customer_pro_plan as live";
+        let flagged = if catches_up { "" } else { flagged };
+        assert_eq!(p.event_of(&up).await.said(), format!("applied: plan set to pro, Pro allowance granted{flagged}"));
         let snapshots: i64 = p.value("select count(*) from facts where kind = 'snapshot'").await;
         assert_eq!(snapshots, i64::from(catches_up), "after ten minutes the event's own facts rule");
         p.check_invariants().await;

@@ -241,6 +241,72 @@ async fn replays_fall_due_two_hundred_a_second() {
 }
 
 #[tokio::test]
+async fn a_replay_of_many_goes_chunk_by_chunk_at_the_same_pace() {
+    let p = Pipeline::new().await;
+    p.deliver_unsigned(&payments("u", 1_100)).await;
+    sqlx::query("update inbox_events set status = 'dead', reason = 'dead'").execute(&p.pool).await.unwrap();
+    let ids: Vec<i64> = sqlx::query_scalar("select id from inbox_events order by id").fetch_all(&p.pool).await.unwrap();
+    let ids: Vec<_> = ids.into_iter().map(bottle::domain::ids::EventId).collect();
+    let clock = bottle::clock::Clock::At(p.now);
+    assert_eq!(bottle::replay::request_many(&p.pool, &ids, "a test", clock).await.unwrap().len(), 1_100);
+    let in_order = "select count(*) from (select due_at - lag(due_at) over (order by id) as gap from inbox_events) g \
+                    where gap <> interval '5 ms'";
+    assert_eq!(p.value::<i64>(in_order).await, 0, "200 a second, in the order of their arrival");
+    assert_eq!(p.value::<i64>("select count(*) from replays").await, 1_100);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replays_of_many_at_once_do_not_deadlock() {
+    let p = Pipeline::new().await;
+    // One chunk: both lock the same rows, from both ends.
+    p.deliver_unsigned(&payments("u", 500)).await;
+    let mut ids: Vec<i64> = sqlx::query_scalar("select id from inbox_events order by id").fetch_all(&p.pool).await.unwrap();
+    let clock = bottle::clock::Clock::At(p.now);
+    for round in 0..20 {
+        sqlx::query("update inbox_events set status = 'dead', reason = 'dead'").execute(&p.pool).await.unwrap();
+        let forward: Vec<_> = ids.iter().copied().map(bottle::domain::ids::EventId).collect();
+        ids.reverse();
+        let backward: Vec<_> = ids.iter().copied().map(bottle::domain::ids::EventId).collect();
+        let (one, other) = tokio::join!(
+            tokio::spawn({
+                let pool = p.pool.clone();
+                async move { bottle::replay::request_many(&pool, &forward, "one", clock).await }
+            }),
+            tokio::spawn({
+                let pool = p.pool.clone();
+                async move { bottle::replay::request_many(&pool, &backward, "other", clock).await }
+            })
+        );
+        let (one, other) = (one.unwrap().unwrap().len(), other.unwrap().unwrap().len());
+        assert_eq!(one + other, 500, "round {round}: each event once");
+    }
+}
+
+#[tokio::test]
+async fn somebody_is_told_of_an_event_that_the_database_never_lets_through() {
+    let mut p = Pipeline::new().await;
+    p.run(&says("ada", "before", "10-20 10:00:00 paid -")).await;
+    let claims = says("ada", "up", "10-21 10:00:00 changed - pro");
+    p.deliver(&claims).await;
+    let mut theirs = p.pool.begin().await.unwrap();
+    sqlx::query("select 1 from accounts for update").execute(&mut *theirs).await.unwrap();
+    let impatient = p.db.options().options([("lock_timeout", "10ms")]);
+    let pool = PgPoolOptions::new().max_connections(2).connect_with(impatient).await.unwrap();
+    let mut crew = Crew::new(bottle::worker::process::Engine { pool, ..p.engine() }, Wake::default());
+    for times in 1..=45 {
+        crew.engine.clock = bottle::clock::Clock::At(p.later(Duration::from_secs(5)).now);
+        assert_eq!(crew.turn(Lane::Probing, tokio::time::Instant::now()).await.unwrap(), Turn::Worked);
+        assert_eq!(crew.alarms_of_stuck().await, times / 20, "after {times} times");
+    }
+    assert_eq!(p.event_of(&claims).await.attempts, 0, "it is still not the event's fault");
+    theirs.rollback().await.unwrap();
+    crew.engine.clock = bottle::clock::Clock::At(p.later(Duration::from_secs(5)).now);
+    crew.turn(Lane::Probing, tokio::time::Instant::now()).await.unwrap();
+    assert_eq!(p.event_of(&claims).await.said(), "applied: plan set to pro, Pro allowance granted");
+    p.check_invariants().await;
+}
+
+#[tokio::test]
 async fn the_claim_reads_its_index_and_nothing_else_in_an_inbox_of_a_million() {
     let p = Pipeline::new().await;
     let began = Stopwatch::now();

@@ -246,7 +246,7 @@ async fn the_help_names_every_setting_and_the_exit_codes_of_every_command() {
     let home = Home::new();
     let said = home.run(&["--help"], &[]).await;
     assert_eq!(said.code, Some(0));
-    let settings = include_str!("../../src/config.rs").split("env = \"").skip(1).filter_map(|rest| rest.split('"').next());
+    let settings = include_str!("../../src/config/given.rs").split("env = \"").skip(1).filter_map(|rest| rest.split('"').next());
     let settings: Vec<&str> = settings.collect();
     assert!(settings.len() >= 11 && settings.contains(&"DATABASE_URL"), "{settings:?}");
     for setting in settings {

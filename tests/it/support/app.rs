@@ -2,14 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::http::HeaderMap;
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request};
+use axum::routing::get;
 use bottle::accounts;
 use bottle::billing::apply::Rules;
 use bottle::checkpoint::Checkpoints;
 use bottle::clock::Clock;
+use bottle::config::{Operators, Secret};
 use bottle::db;
 use bottle::domain::ids::KindeUserId;
 use bottle::domain::plan::PlanKeys;
@@ -17,11 +21,16 @@ use bottle::engine_room::visits::Visits;
 use bottle::inbox::queue;
 use bottle::intake::Intake;
 use bottle::jwks::Jwks;
+use bottle::oidc::Oidc;
+use bottle::outbound;
 use bottle::providers::kinde::Kinde;
+use bottle::providers::kinde::management::Management;
 use bottle::providers::{Provider, Providers};
 use bottle::sessions::Sessions;
 use bottle::wake::Wake;
+use bottle::web::live::Live;
 use bottle::web::person::Person;
+use bottle::web::sign_in::{CustomerOf, Parts, SignIn};
 use bottle::web::{routes, server, state::AppState};
 use bottle::worker::{self, process::Engine};
 use serde_json::{Value, json};
@@ -30,20 +39,28 @@ use sqlx::postgres::PgConnectOptions;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 use tower_sessions::Session;
 
 use super::db::{TestDb, fresh_db};
 use super::tokens::TENANT;
 
+/// Seals the sign-ins of a test.
+pub const SESSION_KEY: &str = "canary-session-key-of-the-tests-0123456789";
 pub const DOMAIN: &str = "https://bottle-test.kinde.com";
 
 /// What differs between tests; [`Setup::default`] is a Kinde whose keys are held, and no worker.
 pub struct Setup {
     /// None: Kinde is not configured.
     pub jwks: Option<Jwks>,
+    /// With it Kinde is asked to confirm events.
+    pub management: Option<Management>,
     pub checkpoints: Checkpoints,
     pub worker: bool,
     pub https: bool,
+    /// How people sign in; none: they cannot.
+    pub sign_in: Option<SignInSetup>,
+    pub operators: &'static str,
     /// Where intake finds the database, if not where the test does.
     pub intake_options: Option<PgConnectOptions>,
 }
@@ -52,11 +69,37 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             jwks: Some(Jwks::held([TENANT.held()])),
+            management: None,
             checkpoints: Checkpoints::default(),
             worker: false,
             https: false,
+            sign_in: None,
+            operators: "",
             intake_options: None,
         }
+    }
+}
+
+/// A Kinde to sign in at.
+pub struct SignInSetup {
+    pub kinde: bottle::config::Kinde,
+    pub customer_of: Option<CustomerOf>,
+}
+
+impl SignInSetup {
+    fn make(self, base: &str, https: bool, wake: Wake) -> SignIn {
+        let keys = outbound::Client::new(&self.kinde.domain).unwrap();
+        let jwks = Jwks::new("/.well-known/jwks", keys);
+        let client = self.kinde.client.clone().unwrap();
+        SignIn::new(Parts {
+            oidc: Oidc::new(&self.kinde, client, base, jwks).unwrap(),
+            session_key: Secret::new(SESSION_KEY),
+            https,
+            tenant: DOMAIN.to_owned(),
+            plans: PlanKeys::default(),
+            customer_of: self.customer_of,
+            wake,
+        })
     }
 }
 
@@ -69,6 +112,7 @@ pub struct App {
     pub worker_pool: PgPool,
     pub db: TestDb,
     pub http: reqwest::Client,
+    pub state: AppState,
     stop: CancellationToken,
     running: Vec<JoinHandle<()>>,
 }
@@ -91,7 +135,13 @@ impl Setup {
         let options = db.options();
         let intake_pool = db::pool(self.intake_options.as_ref().unwrap_or(&options), db::Use::Intake);
         let (web_pool, worker_pool) = (db::pool(&options, db::Use::Web), db::pool(&options, db::Use::Worker));
-        let kinde = self.jwks.map(|jwks| Provider::Kinde(Kinde::new(Arc::new(jwks), [DOMAIN.to_owned()], None)));
+        let kinde = self.jwks.map(|jwks| {
+            let kinde = Kinde::new(Arc::new(jwks), [DOMAIN.to_owned()], None);
+            Provider::Kinde(match self.management {
+                Some(management) => kinde.with_management(management),
+                None => kinde,
+            })
+        });
         let providers = Arc::new(Providers { kinde, stripe: None });
         let (wake, stop) = (Wake::default(), CancellationToken::new());
         let mut running = Vec::new();
@@ -107,19 +157,26 @@ impl Setup {
             };
             running.push(tokio::spawn(worker::run(engine, 1, wake.clone(), stop.clone())));
         }
-        let state = AppState {
-            pool: web_pool.clone(),
-            intake: Intake::start(intake_pool.clone(), providers, wake, self.checkpoints),
-            room: Arc::new(Visits::new(options)),
-            local_kinde: None,
-            https: self.https,
-        };
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        running.push(tokio::spawn(server::serve(listener, routes::app(state), stop.clone())));
+        let base = format!("{}://{address}", if self.https { "https" } else { "http" });
+        let state = AppState {
+            pool: web_pool.clone(),
+            intake: Intake::start(intake_pool.clone(), providers, wake.clone(), self.checkpoints),
+            rules: Arc::new(Rules { keys: PlanKeys::default(), tenant: DOMAIN.to_owned() }),
+            wake: wake.clone(),
+            live: Live::new(web_pool.clone(), stop.clone()),
+            room: Arc::new(Visits::new(options)),
+            local_kinde: None,
+            base: base.parse().unwrap(),
+            sign_in: self.sign_in.map(|setup| Arc::new(setup.make(&base, self.https, wake))),
+            operators: Arc::new(Operators::read(self.operators)),
+            https: self.https,
+        };
+        running.push(tokio::spawn(server::serve(listener, routes::app(state.clone()), stop.clone())));
 
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        App { address, pool: db.pool().await, intake_pool, web_pool, worker_pool, db, http, stop, running }
+        App { address, pool: db.pool().await, intake_pool, web_pool, worker_pool, db, http, state, stop, running }
     }
 }
 
@@ -288,8 +345,14 @@ impl App {
         let users = BTreeSet::from([user.clone()]);
         accounts::create(&mut conn, DOMAIN, &users, time::OffsetDateTime::now_utc()).await.unwrap();
         let account = accounts::find(&mut conn, DOMAIN, &[user.0.clone()]).await.unwrap()[&user];
-        let person =
-            Person { account, name: user.0.clone(), email: Some(format!("{user}@example.com")), email_verified: true, user };
+        let person = Person {
+            account,
+            name: user.0.clone(),
+            email: Some(format!("{user}@example.com")),
+            email_verified: true,
+            operator: false,
+            user,
+        };
         let session = Session::new(None, Arc::new(Sessions::new(self.pool.clone())), None);
         person.begin(&session).await.unwrap();
         session.save().await.unwrap();
@@ -298,6 +361,22 @@ impl App {
 
     pub async fn get_as(&self, who: &SignedIn, path: &str) -> Answer {
         answer(self.http.get(self.url(path)).header("cookie", &who.cookie)).await
+    }
+
+    /// Whom a handler sees behind a session cookie.
+    ///
+    /// # Panics
+    /// Nobody.
+    pub async fn person_of(&self, session: &str) -> Person {
+        let seen = Arc::new(Mutex::new(None));
+        let handler = {
+            let seen = Arc::clone(&seen);
+            async move |person: Person| *seen.lock().unwrap() = Some(person)
+        };
+        let app = Router::new().route("/", get(handler)).layer(routes::sessions(&self.state)).with_state(self.state.clone());
+        let request = Request::get("/").header("cookie", format!("bottle={session}")).body(Body::empty()).unwrap();
+        app.oneshot(request).await.unwrap();
+        seen.lock().unwrap().take().expect("somebody is signed in")
     }
 
     /// Posts a form from our own page.

@@ -8,6 +8,7 @@ use fantoccini::{Client, ClientBuilder};
 use serde_json::{Map, Value, json};
 
 use super::Scratch;
+use super::app::{App, SignedIn};
 
 pub struct Browser {
     pub client: Client,
@@ -44,6 +45,12 @@ impl Browser {
         wishes.insert("goog:loggingPrefs".to_owned(), json!({ "browser": "ALL" }));
         let client = ClientBuilder::rustls().unwrap().capabilities(wishes).connect(&format!("http://127.0.0.1:{port}")).await;
         Some(Self { client: client.expect("Chromium starts"), driver, _profile: profile })
+    }
+
+    /// Gives it the session of this person.
+    pub async fn sign_in(&self, app: &App, who: &SignedIn) {
+        self.client.goto(&app.url("/health/live")).await.unwrap();
+        self.client.execute(&format!("document.cookie = '{}; path=/'", who.cookie), Vec::new()).await.unwrap();
     }
 
     /// Runs JavaScript in the page and returns what it returns.

@@ -5,17 +5,26 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub mod app;
+pub mod billing;
 pub mod binary;
 pub mod browser;
 pub mod claims;
 pub mod db;
 pub mod deliveries;
+pub mod desk;
+pub mod fake_kinde;
 pub mod histories;
+pub mod kinde_api;
 pub mod load;
+pub mod local_kinde;
 pub mod pipeline;
 pub mod sample_run;
+pub mod sealed;
+pub mod smtp;
 pub mod tokens;
+pub mod visitor;
 pub mod wire;
+pub mod writer;
 
 /// Cases of a random test: a share of them in everyday runs, all with `BOTTLE_TEST_SCALE` (a factor).
 pub fn cases(everyday: u32) -> u32 {

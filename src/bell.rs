@@ -1,0 +1,96 @@
+//! The bell: rings the reminders whose time has come. Any number of them, in any number of processes.
+//!
+//! An account at a time, each in a transaction of its own: one that gives trouble keeps no other from ringing, and whoever
+//! finds an account in other hands leaves it to them.
+
+use std::error::Error as _;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
+
+use crate::billing::apply::Rules;
+use crate::checkpoint::Checkpoints;
+use crate::clock::Clock;
+use crate::domain::ids::AccountId;
+use crate::reminders::Error;
+use crate::reminders::ring::{self, Letters, Rung};
+
+/// Nobody waits longer than this beyond a reminder's time.
+const POLL: Duration = Duration::from_secs(1);
+/// Accounts looked at in a turn.
+const ACCOUNTS: i64 = 100;
+
+#[derive(Clone)]
+pub struct Bell {
+    pub pool: PgPool,
+    pub rules: Arc<Rules>,
+    /// None: mail is not set up, reminders are shown on their pages only.
+    pub letters: Option<Letters>,
+    pub checkpoints: Checkpoints,
+    pub clock: Clock,
+}
+
+/// What a turn came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Turn {
+    /// Reminders that rang.
+    pub rang: usize,
+    /// Accounts that gave trouble, or were in other hands.
+    pub left: usize,
+    /// An observer stopped us, as if the process had died.
+    pub stopped: bool,
+}
+
+/// Rings until `stop`.
+pub async fn run(bell: Bell, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        let turn = AssertUnwindSafe(bell.turn()).catch_unwind().await;
+        let rest = match turn {
+            Ok(Ok(turn)) => turn.rang == 0,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "due reminders could not be looked for; trying again");
+                true
+            }
+            Err(_) => {
+                tracing::error!("the bell panicked; it goes on");
+                true
+            }
+        };
+        if rest {
+            tokio::select! {
+                () = tokio::time::sleep(POLL) => {}
+                () = stop.cancelled() => {}
+            }
+        }
+    }
+}
+
+impl Bell {
+    /// Rings what is due of the accounts that have waited longest.
+    pub async fn turn(&self) -> sqlx::Result<Turn> {
+        let mut turn = Turn::default();
+        for account in ring::waiting(&self.pool, ACCOUNTS, self.clock).await? {
+            match self.ring(account).await {
+                Ok(Rung::Some(rang)) => turn.rang += rang,
+                Ok(Rung::Busy) => turn.left += 1,
+                Err(Error::Break(_)) => return Ok(Turn { stopped: true, ..turn }),
+                Err(error) => {
+                    turn.left += 1;
+                    tracing::error!(%account, %error, cause = error.source().map(tracing::field::display), "an account's due reminders could not be rung");
+                }
+            }
+        }
+        Ok(turn)
+    }
+
+    async fn ring(&self, account: AccountId) -> Result<Rung, Error> {
+        let mut tx = self.pool.begin().await?;
+        let rung = ring::ring(&mut tx, account, &self.rules, self.letters.as_ref(), &self.checkpoints, self.clock).await?;
+        tx.commit().await?;
+        Ok(rung)
+    }
+}

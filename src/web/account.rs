@@ -1,0 +1,112 @@
+//! `GET /account`: reads everything in one read-only transaction, so the page is a picture of one moment. It is drawn in
+//! `account_view`.
+
+use std::collections::HashMap;
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::{Html, IntoResponse, Response};
+use sqlx::PgConnection;
+
+use super::account_view::{self, Read};
+use super::error;
+use super::live;
+use super::log_filters::Wanted;
+use super::person::Person;
+use super::state::AppState;
+use super::when::Zone;
+use crate::billing::{apply, bottles, log, rehearsal};
+use crate::clock::Clock;
+use crate::domain::ids::EventId;
+use crate::domain::instant::Instant;
+use crate::{accounts, db, ledger, replay};
+
+const EVENTS_SHOWN: usize = 20;
+const ENTRIES_SHOWN: usize = 30;
+/// Months a person can choose from.
+const MONTHS_SHOWN: i64 = 24;
+
+/// Why a person's billing cannot be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    #[error("the database could not be read")]
+    Database(#[from] sqlx::Error),
+    #[error(transparent)]
+    Accounts(#[from] accounts::Error),
+    #[error(transparent)]
+    Billing(#[from] apply::Error),
+}
+
+pub async fn show(person: Person, State(app): State<AppState>, uri: Uri) -> Response {
+    let wanted = Wanted::of(&uri);
+    let read = match read(&app, &person, &wanted).await {
+        Ok(read) => read,
+        Err(why) => return unreadable(&why),
+    };
+    match account_view::render(&person, &wanted, &read) {
+        Ok(html) if wanted.problems.is_empty() => Html(html).into_response(),
+        Ok(html) => (error::BAD_ADDRESS, Html(html)).into_response(),
+        Err(failure) => error::template(&failure),
+    }
+}
+
+pub(super) fn unreadable(why: &Unreadable) -> Response {
+    tracing::warn!(error = why as &dyn std::error::Error, "a person's billing could not be shown");
+    error::unavailable(
+        "Your billing could not be read just now: the database is slow or away. Nothing was changed. Reload the page in a moment.",
+    )
+}
+
+async fn read(app: &AppState, person: &Person, wanted: &Wanted) -> Result<Read, Unreadable> {
+    let account = person.account;
+    let mut tx = app.pool.begin_with(db::READ_ONLY).await?;
+    let now = Clock::Database.now(&mut *tx).await?;
+    let zone = zone_of(&mut tx, person).await?;
+    let standing = accounts::standing_of(&mut tx, account).await?.ok_or(sqlx::Error::RowNotFound)?;
+    let bottles = bottles::of(&mut tx, account, now).await?;
+    let period = wanted.ledger.unwrap_or(bottles.period);
+    let mut entries = ledger::lines(&mut tx, account, period, wanted.ledger_before, limit(ENTRIES_SHOWN)).await?;
+    let older_entries = cut(&mut entries, ENTRIES_SHOWN);
+    let months = ledger::periods(&mut tx, account, MONTHS_SHOWN).await?;
+    let counts = log::counts(&mut tx, account).await?;
+    let mut cards = log::page(&mut tx, account, &wanted.log, limit(EVENTS_SHOWN)).await?;
+    let older_events = cut(&mut cards, EVENTS_SHOWN);
+    let ids: Vec<EventId> = cards.iter().map(|card| card.id).collect();
+    let rehearsals = if rehearsal::is_light(&mut tx, account).await? {
+        replay::rehearse(&mut tx, &ids, &app.rules, now).await?
+    } else {
+        HashMap::new()
+    };
+    let version = live::version(&mut tx, account).await?;
+    tx.rollback().await?;
+    Ok(Read {
+        zone,
+        standing: standing.at(Instant::from_datetime(now)),
+        bottles,
+        period,
+        entries,
+        older_entries,
+        months,
+        counts,
+        cards,
+        older_events,
+        rehearsals,
+        version,
+    })
+}
+
+pub(super) async fn zone_of(conn: &mut PgConnection, person: &Person) -> sqlx::Result<Zone> {
+    let profile = accounts::profile(conn, person.account).await?;
+    Ok(Zone::named(profile.and_then(|profile| profile.zone).as_deref()))
+}
+
+/// One more than is shown tells whether there are more.
+fn limit(shown: usize) -> i64 {
+    i64::try_from(shown).unwrap_or(i64::MAX).saturating_add(1)
+}
+
+fn cut<T>(found: &mut Vec<T>, shown: usize) -> bool {
+    let more = found.len() > shown;
+    found.truncate(shown);
+    more
+}

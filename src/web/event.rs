@@ -1,0 +1,109 @@
+//! `GET /account/events/{id}`, its payload, and `POST …/replay`. Another person's event, one that nobody owns and one that does
+//! not exist are the same to whoever asks: there is no page at this address. The page is drawn in `event_view`.
+
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use serde_json::Value;
+
+use super::account::{Unreadable, unreadable, zone_of};
+use super::event_view::{self, Notice, Read};
+use super::mask;
+use super::person::Person;
+use super::shown::shown_lines;
+use super::state::AppState;
+use super::{error, live};
+use crate::billing::{log, record};
+use crate::clock::Clock;
+use crate::db;
+use crate::domain::ids::EventId;
+use crate::{providers, replay};
+
+type Id = Result<Path<String>, PathRejection>;
+
+pub async fn show(person: Person, State(app): State<AppState>, id: Id) -> Response {
+    page(&app, &person, event_id(id), None).await
+}
+
+/// Puts the event back in the queue. Nothing in the form is read: the address says which, the session says whose.
+pub async fn replay(person: Person, State(app): State<AppState>, id: Id) -> Response {
+    let Some(id) = event_id(id) else { return error::not_found().await };
+    match request(&app, &person, id).await {
+        Ok(true) => {
+            app.wake.wake();
+            tracing::info!(event = %id, account = %person.account, "replay requested by the event's owner");
+            Redirect::to(&format!("/account/events/{id}#replay")).into_response()
+        }
+        // It is somebody else's, or it cannot be replayed just now: the page itself tells which.
+        Ok(false) => page(&app, &person, Some(id), Some(Notice::InProgress)).await,
+        Err(why) => unreadable(&why.into()),
+    }
+}
+
+/// What the event said, masked, as a file that no browser will take for anything but text.
+pub async fn payload(person: Person, State(app): State<AppState>, id: Id) -> Response {
+    let Some(id) = event_id(id) else { return error::not_found().await };
+    let read = match read(&app, &person, id).await {
+        Ok(Some(read)) => read,
+        Ok(None) => return error::not_found().await,
+        Err(why) => return unreadable(&why),
+    };
+    let Some(text) = payload_text(&read) else { return error::not_found().await };
+    let name = format!("attachment; filename=\"event-{id}.txt\"");
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
+        (header::CONTENT_DISPOSITION, HeaderValue::try_from(name).unwrap_or(HeaderValue::from_static("attachment"))),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ];
+    (headers, text).into_response()
+}
+
+async fn page(app: &AppState, person: &Person, id: Option<EventId>, notice: Option<Notice>) -> Response {
+    let Some(id) = id else { return error::not_found().await };
+    let read = match read(app, person, id).await {
+        Ok(Some(read)) => read,
+        Ok(None) => return error::not_found().await,
+        Err(why) => return unreadable(&why),
+    };
+    let status = if notice.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
+    match event_view::render(person, &read, payload_text(&read).as_deref(), notice) {
+        Ok(html) => (status, Html(html)).into_response(),
+        Err(failure) => error::template(&failure),
+    }
+}
+
+async fn request(app: &AppState, person: &Person, id: EventId) -> sqlx::Result<bool> {
+    let mut tx = app.pool.begin().await?;
+    let now = Clock::Database.now(&mut *tx).await?;
+    let queued = replay::request_own(&mut tx, person.account, id, person.user.as_str(), now).await?;
+    tx.commit().await?;
+    Ok(queued)
+}
+
+async fn read(app: &AppState, person: &Person, id: EventId) -> Result<Option<Read>, Unreadable> {
+    let mut tx = app.pool.begin_with(db::READ_ONLY).await?;
+    let Some(card) = log::card(&mut tx, person.account, id).await? else {
+        tx.rollback().await?;
+        return Ok(None);
+    };
+    let now = Clock::Database.now(&mut *tx).await?;
+    let zone = zone_of(&mut tx, person).await?;
+    let record = record::of(&mut tx, id).await?;
+    let rehearsal = replay::rehearse(&mut tx, &[id], &app.rules, now).await?.remove(&id);
+    let version = live::version(&mut tx, person.account).await?;
+    tx.rollback().await?;
+    Ok(Some(Read { zone, card, record, rehearsal, version }))
+}
+
+/// Only the way we write it: an id that is written differently, or is none, names nothing.
+fn event_id(id: Id) -> Option<EventId> {
+    let Path(text) = id.ok()?;
+    text.parse().ok().map(EventId).filter(|id| id.to_string() == text)
+}
+
+fn payload_text(read: &Read) -> Option<String> {
+    let body = read.record.body.as_deref()?;
+    let said: Value = providers::payload(read.card.source, body)?;
+    serde_json::to_string_pretty(&mask::masked(said)).ok().map(|text| shown_lines(&text))
+}
