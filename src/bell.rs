@@ -56,7 +56,7 @@ pub async fn run(bell: Bell, stop: CancellationToken) {
                 true
             }
             Err(_) => {
-                tracing::error!("the bell panicked; it goes on");
+                tracing::error!(alert = "panic", "the bell panicked; it goes on");
                 true
             }
         };
@@ -80,7 +80,7 @@ impl Bell {
                 Err(Error::Break(_)) => return Ok(Turn { stopped: true, ..turn }),
                 Err(error) => {
                     turn.left += 1;
-                    tracing::error!(%account, %error, cause = error.source().map(tracing::field::display), "an account's due reminders could not be rung");
+                    tracing::error!(alert = "bell", %account, %error, cause = error.source().map(tracing::field::display), "an account's due reminders could not be rung");
                 }
             }
         }

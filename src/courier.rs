@@ -85,7 +85,7 @@ pub async fn run(courier: Courier, stop: CancellationToken) {
                 true
             }
             Err(_) => {
-                tracing::error!("the courier panicked; it goes on");
+                tracing::error!(alert = "panic", "the courier panicked; it goes on");
                 true
             }
         };
@@ -162,7 +162,8 @@ impl Courier {
         tx.commit().await?;
         match outcome {
             Outcome::Sent => tracing::info!(letter = letter.key, "letter sent"),
-            Outcome::Dead => tracing::error!(letter = letter.key, error, "a letter will not be sent; its reminder says so"),
+            // Its person sees it and can mend their address; nobody else can.
+            Outcome::Dead => tracing::warn!(letter = letter.key, error, "a letter will not be sent; its reminder says so"),
             _ => tracing::warn!(letter = letter.key, error, "a letter is put off"),
         }
         Ok(outcome)

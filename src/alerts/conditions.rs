@@ -7,6 +7,7 @@ use sqlx::PgConnection;
 use crate::domain::event::Source;
 use crate::domain::ids::EventId;
 use crate::inbox::watch::{self, NAMED};
+use crate::worker::pause;
 
 use super::{Error, book};
 
@@ -51,6 +52,15 @@ pub async fn find(conn: &mut PgConnection, providers: &[Source]) -> Result<Vec<F
     note(&mut findings, "conflict", conflicting, |n| {
         format!("{n} came again with other content under the same id, genuinely signed; the first content stands")
     });
+    if let Some(fingerprint) = pause::paused(conn).await?.into_iter().next() {
+        findings.push(Finding {
+            condition: "breaker".to_owned(),
+            sentence: format!(
+                "every event fails alike, so the worker pauses and probes; nothing is lost and no event is charged: {fingerprint}"
+            ),
+            events: Vec::new(),
+        });
+    }
     for provider in providers {
         if book::silent_for(conn, *provider, SILENT).await? {
             findings.push(Finding {

@@ -3,7 +3,7 @@
 //! Nobody calls this room. It looks at what is stored, twice a minute, in however many processes; one of them does it at a
 //! time. What it finds becomes a row (`book`), and with it, in one transaction, the messages that have to go out; those are
 //! sent at least once (`outgoing`), so a restart in between loses none. `conditions` has what is looked for, `webhook` how a
-//! message is signed.
+//! message is signed, `email` how it reads.
 
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::domain::event::Source;
 
 mod book;
 pub mod conditions;
+pub mod email;
 pub mod outgoing;
 pub mod webhook;
 

@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::Error;
+use super::email::Email;
 use super::webhook::Webhook;
 
 /// Waits after each failed attempt, about three days in all.
@@ -20,6 +21,7 @@ const CLAIMED_SECS: f64 = 60.0;
 #[derive(Debug, Default)]
 pub struct Channels {
     pub webhook: Option<Webhook>,
+    pub email: Option<Email>,
 }
 
 /// One message, as it is claimed.
@@ -44,15 +46,17 @@ pub struct NotSent(pub String);
 
 impl Channels {
     pub fn configured(&self) -> Vec<&'static str> {
-        self.webhook.iter().map(|_| "webhook").collect()
+        let webhook = self.webhook.iter().map(|_| "webhook");
+        webhook.chain(self.email.iter().map(|_| "email")).collect()
     }
 
     /// # Errors
     /// Why it did not go out.
     pub async fn send(&self, message: &Message) -> Result<(), NotSent> {
-        match (message.channel.as_str(), &self.webhook) {
-            ("webhook", Some(webhook)) => webhook.post(&message.id(), &message.json()).await,
-            (channel, _) => Err(NotSent(format!("no {channel} is configured any more"))),
+        match (message.channel.as_str(), &self.webhook, &self.email) {
+            ("webhook", Some(webhook), _) => webhook.post(&message.id(), &message.json()).await,
+            ("email", _, Some(email)) => email.post(message).await,
+            (channel, ..) => Err(NotSent(format!("no {channel} is configured any more"))),
         }
     }
 }

@@ -65,7 +65,7 @@ async fn grant(
     let stored = store::store(&mut *conn, &[&delivery], Clock::At(at)).await?;
     let Some(stored) = stored.into_iter().next().filter(|stored| !stored.copy) else {
         // Its event is stored and its entry is not there: something for the check of the books, not for a second grant.
-        tracing::error!(event = %delivery.key, "a period was opened before and has no Pro entry");
+        tracing::error!(alert = "books", event = %delivery.key, "a period was opened before and has no Pro entry");
         return Ok(());
     };
     let token = LeaseToken::fresh();

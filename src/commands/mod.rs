@@ -22,6 +22,7 @@ mod parts;
 mod replay;
 mod serve;
 mod session_key;
+mod test_alert;
 
 /// Billing state that stays correct however events repeat, arrive late, or fail half-way.
 ///
@@ -40,6 +41,7 @@ Exit codes: 2 for wrong usage or a file .env that cannot be read, and of
   serve, web, worker  0 stopped by Ctrl-C or SIGTERM, 1 it could not start
   replay              0 every event reached a verdict, 1 one did not, is dead or is not stored
   engine-room         0 done, 1 it went wrong or a schedule ended wrong
+  test-alert          0 every channel took it, 1 one did not, or none is set up
   local-kinde         0 stopped by Ctrl-C, 1 it could not start
   local-kinde send    0 every event got its 200 (or was printed, or queued), 1 one did not";
 
@@ -69,6 +71,10 @@ enum Command {
     ///
     /// Exit codes: 0 done, 1 it went wrong or a schedule ended wrong, 2 wrong usage.
     EngineRoom(engine_room::EngineRoomArgs),
+    /// Send a test over each channel that alerts go to
+    ///
+    /// Exit codes: 0 every channel took it, 1 one did not or none is set up, 2 wrong usage.
+    TestAlert,
     /// The local Kinde: run it alone, or send signed events with it
     ///
     /// Exit codes: 0 stopped by Ctrl-C, 1 it could not start, 2 wrong usage.
@@ -91,6 +97,7 @@ impl Cli {
             Command::Events(args) => events::run(self.settings.check()?, args).await,
             Command::Replay(args) => replay::run(self.settings.check()?, args).await,
             Command::EngineRoom(args) => engine_room::run(self.settings.check()?, args).await,
+            Command::TestAlert => test_alert::run(&self.settings.check()?).await,
             Command::LocalKinde(args) => {
                 let config = self.settings.check()?;
                 let beside = crate::local_kinde::cli::Beside {

@@ -6,6 +6,9 @@ use anyhow::{Context, bail};
 use sqlx::PgPool;
 
 use crate::accounts;
+use crate::alerts::email::Email;
+use crate::alerts::outgoing::Channels;
+use crate::alerts::webhook::{Webhook, WebhookError};
 use crate::bell::Bell;
 use crate::billing::apply::Rules;
 use crate::checkpoint::Checkpoints;
@@ -113,6 +116,20 @@ pub fn bell(pool: PgPool, config: &Config, rules: Rules, checkpoints: Checkpoint
     let page = format!("{}/reminders", config.web.url.as_str().trim_end_matches('/'));
     let letters = config.mail.as_ref().map(|_| Letters { page });
     Bell { pool, rules: Arc::new(rules), letters, checkpoints, clock: Clock::Database }
+}
+
+/// Where alerts go besides the log.
+pub fn channels(config: &Config) -> anyhow::Result<Channels> {
+    let webhook = config.alerts.webhook.as_ref().map(|(url, secret)| Webhook::new(url, secret.reveal()));
+    let webhook = webhook.transpose().map_err(|error| match error {
+        WebhookError::Secret => anyhow::anyhow!("ALERT_WEBHOOK_SECRET: {error}"),
+        WebhookError::Address(_) => anyhow::anyhow!("ALERT_WEBHOOK_URL: {error}"),
+    })?;
+    let email = match (&config.alerts.email, &config.mail) {
+        (Some(to), Some(server)) => Some(Email { mail: Mail::new(server.url.reveal(), &server.from)?, to: to.clone() }),
+        _ => None,
+    };
+    Ok(Channels { webhook, email })
 }
 
 /// None: no mail server is set up.

@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::alerts::{self, Alerts};
 use crate::bell;
 use crate::checkpoint::Checkpoints;
 use crate::config::{Client, Config, Kinde, M2m, Operators, Secret};
@@ -76,6 +77,9 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
         let pool = db::pool(&database.options, db::Use::Worker);
         let rules = parts::rules(&config);
         parts::check_tenant(&pool, &rules).await?;
+        let sources = providers.configured();
+        let channels = parts::channels(&config)?;
+        running.spawn(alerts::run(Alerts { pool: pool.clone(), providers: sources, channels }, stop.clone()));
         running.spawn(housekeeping::run(pool.clone(), config.retention, stop.clone()));
         let bell = parts::bell(db::pool(&database.options, db::Use::Reminders), &config, rules.clone(), checkpoints.clone());
         if let Some(courier) = parts::courier(&bell.pool, &config, checkpoints.clone())? {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use reqwest::Url;
 
 use super::given::{ADDR, DATA, FREE_PLAN_KEYS, LOCAL_KINDE_ADDR, PRO_PLAN_KEYS, RETENTION_DAYS, Settings};
-use super::{Client, Config, Database, Kinde, M2m, MailServer, Operators, People, Secret, Web, is_loopback};
+use super::{Alerts, Client, Config, Database, Kinde, M2m, MailServer, Operators, People, Secret, Web, is_loopback};
 use crate::domain::plan::PlanKeys;
 
 #[derive(Debug, thiserror::Error)]
@@ -49,8 +49,33 @@ impl Settings {
             local_kinde_addr: given(Some(&self.local_kinde_addr)).unwrap_or(LOCAL_KINDE_ADDR).to_owned(),
             plans,
             mail: mail(given(self.smtp_url.as_deref()), given(self.mail_from.as_deref()))?,
+            alerts: self.alerts()?,
             retention: retention(given(Some(&self.retention_days)).unwrap_or(RETENTION_DAYS))?,
         })
+    }
+
+    fn alerts(&self) -> Result<Alerts, WrongSetting> {
+        let webhook = match (given(self.alert_webhook_url.as_deref()), given(self.alert_webhook_secret.as_deref())) {
+            (Some(url), Some(secret)) => Some((alert_url(url)?, Secret::new(secret))),
+            (Some(_), None) => {
+                return Err(wrong(
+                    "ALERT_WEBHOOK_SECRET",
+                    "is missing: whoever gets alerts has to be able to tell that they are ours",
+                ));
+            }
+            (None, Some(_)) => return Err(wrong("ALERT_WEBHOOK_URL", "is missing; ALERT_WEBHOOK_SECRET alone alerts nobody")),
+            (None, None) => None,
+        };
+        let email = given(self.alert_email.as_deref());
+        if let Some(text) = email {
+            if text.parse::<lettre::Address>().is_err() {
+                return Err(wrong("ALERT_EMAIL", format!("`{text}` is no mail address")));
+            }
+            if given(self.smtp_url.as_deref()).is_none() {
+                return Err(wrong("ALERT_EMAIL", "is set without SMTP_URL, which would send the mail"));
+            }
+        }
+        Ok(Alerts { webhook, email: email.map(str::to_owned) })
     }
 
     fn kinde(&self) -> Result<Option<Kinde>, WrongSetting> {
@@ -171,6 +196,17 @@ fn mail(url: Option<&str>, from: Option<&str>) -> Result<Option<MailServer>, Wro
     Ok(Some(MailServer { url: Secret::new(text), from: from.to_owned() }))
 }
 
+/// May hold a token in its path or query, so it is never repeated.
+fn alert_url(text: &str) -> Result<Url, WrongSetting> {
+    let like = "write it like https://alerts.example/hook";
+    let url = Url::parse(text).map_err(|_| wrong("ALERT_WEBHOOK_URL", format!("cannot be read; {like}")))?;
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if is_loopback(&url) => Ok(url),
+        _ => Err(wrong("ALERT_WEBHOOK_URL", format!("is not https; {like}"))),
+    }
+}
+
 /// Providers tell of an event, and let it be asked for again, for 30 days.
 const RETENTION_DAYS_MIN: u32 = 35;
 
@@ -229,7 +265,8 @@ mod tests {
     #[test]
     fn an_empty_setting_counts_as_not_given() {
         let names = "addr url data kinde-domain kinde-issuer kinde-client-id kinde-client-secret kinde-m2m-client-id kinde-m2m-client-secret session-key operators \
-                     local-kinde-addr database-url pg-bin retention-days smtp-url mail-from";
+                     local-kinde-addr database-url pg-bin retention-days smtp-url mail-from alert-webhook-url \
+                     alert-webhook-secret alert-email";
         let empty: Vec<String> = names.split_whitespace().map(|name| format!("--{name}=")).collect();
         let keys = ["--pro-plan-keys= ", "--free-plan-keys="].map(str::to_owned);
         let args: Vec<&str> = empty.iter().chain(&keys).map(String::as_str).collect();
@@ -294,6 +331,9 @@ mod tests {
             (["--database-url", "mysql://u:hunter2@h/d"], "DATABASE_URL: cannot be read"),
             (["--url", "https://me:hunter2@x"], "BOTTLE_URL: has a user or password"),
             (["--kinde-domain", "https://:hunter2@x"], "KINDE_DOMAIN: has a user or password"),
+            (["--alert-webhook-url", "https://a.example/hunter2"], "ALERT_WEBHOOK_SECRET: is missing"),
+            (["--alert-webhook-secret", "hunter2"], "ALERT_WEBHOOK_URL: is missing"),
+            (["--alert-email", "me@a.example"], "ALERT_EMAIL: is set without SMTP_URL"),
             (["--retention-days", "34"], "BOTTLE_RETENTION_DAYS: `34`"),
             (["--retention-days", "x"], "BOTTLE_RETENTION_DAYS: `x`"),
             (["--pro-plan-keys", " , "], "BOTTLE_PRO_PLAN_KEYS: is empty"),

@@ -71,6 +71,15 @@ pub struct Settings {
     /// Whom mail is from, e.g. Bottle <bottle@bottle.example>
     #[arg(long, global = true, env = "MAIL_FROM", value_name = "ADDRESS")]
     pub(super) mail_from: Option<String>,
+    /// Where alerts are posted to as signed JSON (Standard Webhooks)
+    #[arg(long, global = true, env = "ALERT_WEBHOOK_URL", value_name = "URL")]
+    pub(super) alert_webhook_url: Option<String>,
+    /// What they are signed with: whsec_ and the base64 of 24 to 64 random bytes
+    #[arg(long, global = true, env = "ALERT_WEBHOOK_SECRET", hide_env_values = true, value_name = "SECRET")]
+    pub(super) alert_webhook_secret: Option<String>,
+    /// Who gets alerts by e-mail; needs SMTP_URL and MAIL_FROM
+    #[arg(long, global = true, env = "ALERT_EMAIL", value_name = "ADDRESS")]
+    pub(super) alert_email: Option<String>,
     /// Bodies and receipts of settled events are forgotten after this many days; keys, facts and ledgers never
     #[arg(long, global = true, env = "BOTTLE_RETENTION_DAYS", value_name = "DAYS", default_value = RETENTION_DAYS)]
     pub(super) retention_days: String,

@@ -27,6 +27,7 @@ pub struct Config {
     pub plans: PlanKeys,
     /// None: no mail is sent.
     pub mail: Option<MailServer>,
+    pub alerts: Alerts,
     /// How long bodies and receipts of settled events are kept.
     pub retention: Duration,
 }
@@ -101,6 +102,13 @@ impl Operators {
 pub struct MailServer {
     pub url: Secret,
     pub from: String,
+}
+
+/// Where alerts go besides the log.
+#[derive(Debug, Clone, Default)]
+pub struct Alerts {
+    pub webhook: Option<(Url, Secret)>,
+    pub email: Option<String>,
 }
 
 /// A value that is never shown.

@@ -137,6 +137,11 @@ impl Providers {
         self.of(source).is_some()
     }
 
+    /// Those that are set up here.
+    pub fn configured(&self) -> Vec<Source> {
+        [Source::Kinde, Source::Stripe].into_iter().filter(|source| self.is_configured(*source)).collect()
+    }
+
     /// None: this provider is not configured here.
     pub async fn verify(&self, source: Source, webhook_id: Option<&str>, body: &[u8]) -> Option<Result<Delivery, VerifyError>> {
         match self.of(source) {

@@ -132,7 +132,7 @@ async fn go_on(
     let paused =
         |pause| Following { last: reminder, local: reminder.local, due_at: reminder.due_at, pause: Some(pause), from: None };
     let Ok(zone) = Zone::parse(&reminder.zone) else {
-        tracing::error!(reminder = %reminder.id, zone = reminder.zone, "a repeat is paused: its time zone is no longer known");
+        tracing::warn!(reminder = %reminder.id, zone = reminder.zone, "a repeat is paused: its time zone is no longer known");
         follow(conn, account, &paused(PausedFor::Zone), now).await?;
         return Ok(());
     };

@@ -57,15 +57,11 @@ pub fn app(state: AppState) -> Router {
         .route("/static/{name}", get(assets::serve))
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
+        // Around what is there: a sender that posts to an address of none should hear that, not that its form is foreign.
+        .route_layer(ServiceBuilder::new().layer(from_fn(own_forms::said)).layer(own_forms::compared(&state.base)))
         .fallback(error::not_found)
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
-        .layer(
-            ServiceBuilder::new()
-                .layer(CompressionLayer::new())
-                .layer(from_fn(own_forms::said))
-                .layer(own_forms::compared(&state.base))
-                .layer(sessions(&state)),
-        );
+        .layer(ServiceBuilder::new().layer(CompressionLayer::new()).layer(sessions(&state)));
     // A provider's post carries no browser's origin, and its answer is read by a machine.
     let endpoint = Router::new().route("/webhooks/{provider}", post(webhooks::receive).fallback(webhooks::post_only));
 

@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::inbox::{history, queue};
 use crate::wake::Wake;
@@ -21,6 +22,7 @@ use crate::wake::Wake;
 pub mod backoff;
 pub mod breaker;
 mod handle;
+pub mod pause;
 pub mod process;
 mod stuck;
 pub mod trouble;
@@ -37,6 +39,8 @@ const SWEEP: Duration = Duration::from_secs(60);
 /// The lanes of one process: they claim apart and judge together.
 pub struct Crew {
     pub engine: Engine,
+    /// Tells this crew from those of other processes.
+    id: Uuid,
     breaker: Mutex<Breaker>,
     stuck: Mutex<Stuck>,
     wake: Wake,
@@ -97,7 +101,7 @@ async fn turns(crew: &Crew, place: Lane, stop: &CancellationToken) {
 
 impl Crew {
     pub fn new(engine: Engine, wake: Wake) -> Self {
-        Self { engine, breaker: Mutex::default(), stuck: Mutex::default(), wake }
+        Self { engine, id: Uuid::new_v4(), breaker: Mutex::default(), stuck: Mutex::default(), wake }
     }
 
     /// How often the breaker had to tell somebody.
@@ -118,6 +122,9 @@ impl Crew {
             (Some(Duration::ZERO), Lane::Probing) => (1, Charge::Uncharged),
             (Some(pause), _) => return Ok(Turn::Paused(pause)),
         };
+        if pause.is_some() {
+            pause::touch(&self.engine.pool, self.id).await?;
+        }
         let claimed = self.engine.claim(limit).await?;
         if claimed.is_empty() {
             return Ok(Turn::NothingDue);
@@ -151,10 +158,15 @@ impl Crew {
         let mut breaker = self.breaker.lock().await;
         let was_open = breaker.is_open();
         match breaker.saw(outcomes, full) {
-            Advice::GoOn if was_open && !breaker.is_open() => tracing::info!("events can be applied again; the worker goes on"),
+            Advice::GoOn if was_open && !breaker.is_open() => self.go_on().await,
             Advice::GoOn => {}
             Advice::Doubt { kind, fingerprint } => match can_apply(&self.engine, &kind).await {
-                Proof::Can => breaker.close(),
+                Proof::Can => {
+                    breaker.close();
+                    if was_open {
+                        self.go_on().await;
+                    }
+                }
                 Proof::CannotTell if !was_open => {}
                 Proof::Cannot | Proof::CannotTell => {
                     if breaker.open(now) {
@@ -163,9 +175,20 @@ impl Crew {
                             fingerprint,
                             "every event fails alike and so does one that was applied before: the worker pauses and probes; no event is charged"
                         );
+                        // The log has told it; this is for those who look at the database.
+                        if let Err(error) = pause::note(&self.engine.pool, self.id, &fingerprint).await {
+                            tracing::warn!(%error, "that the worker is paused could not be noted");
+                        }
                     }
                 }
             },
+        }
+    }
+
+    async fn go_on(&self) {
+        tracing::info!("events can be applied again; the worker goes on");
+        if let Err(error) = pause::end(&self.engine.pool, self.id).await {
+            tracing::warn!(%error, "that the worker goes on could not be noted");
         }
     }
 

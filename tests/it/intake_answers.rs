@@ -203,8 +203,8 @@ async fn every_answer_has_the_security_headers() {
         (501, answer(post("/webhooks/stripe", b"{}".to_vec())).await),
         (500, panicked),
         (404, app.get("/nothing/here").await),
-        (405, answer(post("/health/live", Vec::new())).await),
-        (403, answer(post("/nothing", Vec::new()).header("sec-fetch-site", "cross-site")).await),
+        (405, answer(post("/health/live", Vec::new()).header("sec-fetch-site", "same-origin")).await),
+        (403, answer(post("/logout", Vec::new()).header("sec-fetch-site", "cross-site")).await),
         (200, app.get("/health/live").await),
         (200, app.get("/health/ready").await),
         (503, {

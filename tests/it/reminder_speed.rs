@@ -72,15 +72,21 @@ async fn with_2000_reminders_lists_searches_and_counts_go_by_the_index() {
         assert!(found.blocks < 100, "{} blocks for a page", found.blocks);
         server_ms = found.ms;
     }
-    let counts = explained(
-        pool,
-        &format!(
-            "select count(*) filter (where list = 'due'), count(*) filter (where list = 'done') from reminders
-             where account_id = {} and status <> 'deleted'",
-            desk.me
-        ),
-    )
-    .await;
+    let of_counts = format!(
+        "select count(*) filter (where list = 'due'), count(*) filter (where list = 'done') from reminders
+         where account_id = {} and status <> 'deleted'",
+        desk.me
+    );
+    let mut counts = explained(pool, &of_counts).await;
+    // An index alone answers where vacuum has been, and it passes over pages that somebody is just looking at.
+    for _ in 0..20 {
+        if counts.blocks < 100 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        sqlx::raw_sql("vacuum reminders").execute(pool).await.unwrap();
+        counts = explained(pool, &of_counts).await;
+    }
     assert!(counts.text.contains("Index Only Scan") && counts.text.contains("reminders_listed"), "{}", counts.text);
     assert!(counts.blocks < 100, "{} blocks for the counts", counts.blocks);
     let search = explained(
