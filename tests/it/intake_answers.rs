@@ -178,7 +178,7 @@ const ALWAYS: [(&str, &str); 4] = [
     (
         "content-security-policy",
         "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; connect-src 'self'; base-uri 'none'; \
-         form-action 'self'; frame-ancestors 'none'",
+         frame-ancestors 'none'; form-action 'self'",
     ),
 ];
 
