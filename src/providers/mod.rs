@@ -152,8 +152,8 @@ impl Providers {
 
     /// A stored event → what it says, asking the provider where that is set up. No transaction may be open.
     ///
-    /// An answer that contradicts its event is stale: it is asked for again until the event is ten minutes old, and so is one
-    /// that does not come. From then on, and at once where we are not let in, the event counts by its own word: somebody paid,
+    /// An answer that contradicts its event is stale: it is asked for again for ten minutes from when we heard of the event, and
+    /// so is one that does not come. An event that was older than that when it came is no reason to doubt the answer. From then on, and at once where we are not let in, the event counts by its own word: somebody paid,
     /// and neither a slow read nor a revoked credential may keep their plan from them.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl Providers {
         let age = age(event.received, clock);
         let doubt = match answered {
             Ok(None) => return Ok(told),
-            Ok(Some(answer)) => match contradiction(&told, &answer) {
+            Ok(Some(answer)) => match contradiction(&told, &answer).filter(|_| !heard_late(&told, event.received)) {
                 None => return Ok(Told { answer: Some(answer), ..told }),
                 Some(what) if age < LAG_MAX => return Err(ResolveError::NotYet { what }),
                 Some(what) => Doubt::Differs { what },
@@ -221,6 +221,12 @@ pub fn payload(source: Source, body: &[u8]) -> Option<serde_json::Value> {
 fn is_worth_asking(told: &Told) -> bool {
     let is_person = told.whose.customer_type.as_ref().is_none_or(|customer_type| customer_type == kinde::PERSON);
     is_person && matches!(told.said, Said::Fact { .. })
+}
+
+/// Whether the event was old when we heard of it: what its provider says now is then what became of it since, and no lag.
+fn heard_late(told: &Told, received: Instant) -> bool {
+    let Said::Fact { at, .. } = &told.said else { return false };
+    u64::try_from(received.nanos().saturating_sub(at.nanos())).is_ok_and(|late| Duration::from_nanos(late) >= LAG_MAX)
 }
 
 /// How long ago we heard of an event.

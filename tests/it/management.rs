@@ -367,6 +367,22 @@ async fn after_ten_minutes_the_events_own_word_counts_and_the_difference_is_flag
     }
 }
 
+/// Heard of a month late, and over since: what the provider says now is the newer truth, not a late one.
+#[tokio::test]
+async fn an_event_that_was_old_when_it_came_waits_for_no_better_answer() {
+    let (p, api) = asking().await;
+    api.lists("ada", PRO);
+    let starter = says("ada", "starter", "09-15 12:00:00 created old starter");
+    let row = p.run(&starter).await;
+    assert_eq!((uncharged(&row), row.runs), (("applied", 0, 0), 1), "{row:?}");
+    assert_eq!(api.asked(), 1);
+    assert!(p.account("ada").await.starts_with("pro"), "{}", p.account("ada").await);
+    // One that came in its ten minutes is doubted still.
+    api.lists("ben", STARTER);
+    let row = p.run(&says("ben", "up", "10-21 11:50:01 created new pro")).await;
+    assert_eq!(row.said(), NOT_LISTED);
+}
+
 #[tokio::test]
 async fn a_plan_change_may_name_the_agreement_that_it_left() {
     let (p, api) = asking().await;
