@@ -48,7 +48,7 @@ pub struct Turn {
 /// Rings until `stop`.
 pub async fn run(bell: Bell, stop: CancellationToken) {
     while !stop.is_cancelled() {
-        let turn = AssertUnwindSafe(bell.turn()).catch_unwind().await;
+        let turn = AssertUnwindSafe(bell.turn_until(&stop)).catch_unwind().await;
         let rest = match turn {
             Ok(Ok(turn)) => turn.rang == 0,
             Ok(Err(error)) => {
@@ -72,8 +72,16 @@ pub async fn run(bell: Bell, stop: CancellationToken) {
 impl Bell {
     /// Rings what is due of the accounts that have waited longest.
     pub async fn turn(&self) -> sqlx::Result<Turn> {
+        self.turn_until(&CancellationToken::new()).await
+    }
+
+    /// As [`Bell::turn`]; after a long silence a turn is long, so a stop is heeded between two accounts.
+    async fn turn_until(&self, stop: &CancellationToken) -> sqlx::Result<Turn> {
         let mut turn = Turn::default();
         for account in ring::waiting(&self.pool, ACCOUNTS, self.clock).await? {
+            if stop.is_cancelled() {
+                break;
+            }
             match self.ring(account).await {
                 Ok(Rung::Some(rang)) => turn.rang += rang,
                 Ok(Rung::Busy) => turn.left += 1,

@@ -144,12 +144,20 @@ pub async fn failed(conn: &mut PgConnection, letter: &Claimed, failure: &Failure
     Ok(done.rows_affected() == 1)
 }
 
-/// Takes back a letter that has not been sent: what it tells of is gone.
-pub async fn withdraw(conn: &mut PgConnection, key: &str, now: OffsetDateTime) -> sqlx::Result<()> {
+/// Takes back the letters about a reminder that is gone, however often it rang: none of them is sent any more, and the words of
+/// those that were given up go too.
+pub async fn withdraw(
+    conn: &mut PgConnection,
+    account: AccountId,
+    reminder: ReminderId,
+    now: OffsetDateTime,
+) -> sqlx::Result<()> {
     sqlx::query!(
-        "update outbox set dead_at = $2, lease_token = null, last_error = 'withdrawn', payload = '{}'
-         where message_key = $1 and sent_at is null and dead_at is null",
-        key,
+        "update outbox set dead_at = coalesce(dead_at, $3), lease_token = null, payload = '{}',
+                           last_error = case when dead_at is null then 'withdrawn' else last_error end
+         where account_id = $1 and kind = 'reminder' and (payload ->> 'reminder')::bigint = $2 and sent_at is null",
+        account.0,
+        reminder.0,
         now
     )
     .execute(conn)

@@ -44,7 +44,7 @@ pub async fn account(conn: &mut PgConnection, tenant: &str, user: &KindeUserId, 
 }
 
 async fn find(conn: &mut PgConnection, tenant: &str, user: &KindeUserId) -> sqlx::Result<Option<AccountId>> {
-    Ok(accounts::find(conn, tenant, &[user.0.clone()]).await?.get(user).copied())
+    Ok(accounts::find(conn, tenant, std::slice::from_ref(&user.0)).await?.get(user).copied())
 }
 
 /// Stores that this customer is this account's. Whoever parks an event for want of it waits for the same lock, so re-arming in
@@ -57,7 +57,7 @@ pub async fn learn_customer(
     now: OffsetDateTime,
 ) -> sqlx::Result<Learned> {
     accounts::lock_customers(&mut *conn, &BTreeSet::from([customer.clone()])).await?;
-    let known = accounts::customers(&mut *conn, source, &[customer.0.clone()]).await?;
+    let known = accounts::customers(&mut *conn, source, std::slice::from_ref(&customer.0)).await?;
     match known.get(customer).copied() {
         Some(other) if other != account => Ok(Learned::Somebodys(other)),
         Some(_) => Ok(Learned::Known),

@@ -13,7 +13,7 @@ use super::fold::end_of;
 use super::plan::CHANGE_SPAN;
 
 /// One source's facts in their total order, without the answers that are older than they look.
-pub fn without_stale_answers<'f>(facts: Vec<&'f Dated>) -> Vec<&'f Dated> {
+pub fn without_stale_answers(facts: Vec<&Dated>) -> Vec<&Dated> {
     let stale: Vec<bool> = (0..facts.len()).map(|n| is_stale(&facts, n)).collect();
     if !stale.contains(&true) {
         return facts;

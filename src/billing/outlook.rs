@@ -65,7 +65,7 @@ impl<'k, 'f> Outlook<'k, 'f> {
         self.bury(now);
         while let Some(start) = self.over_from.checked_sub(1).and_then(|n| self.starts.all.get(n)) {
             let ending = self.starts.ending(start, self.named.keys().copied());
-            if !ending.is_some_and(|end: Ending<'_>| end.effective <= now) {
+            if ending.is_none_or(|end: Ending<'_>| end.effective > now) {
                 return match self.keys.plan_of(start.plan_key) {
                     Some(plan) => (plan, Some(start.at)),
                     // What stood before a plan nobody knows is another reading of other facts.

@@ -48,7 +48,7 @@ pub async fn batch(conn: &mut PgConnection, age: Duration) -> sqlx::Result<Prune
         "delete from receipts where id in (
              select r.id from receipts r join inbox_events e on e.id = r.event_id
              where r.received_at < now() - $1::interval and e.status in ('applied', 'ignored')
-             order by r.id limit $2 for update of r skip locked)",
+             order by r.received_at limit $2 for update of r skip locked)",
         age,
         BATCH
     )

@@ -20,7 +20,6 @@ use crate::domain::zone::Zone;
 use crate::outbox;
 
 use super::draft::{Draft, Invalid};
-use super::ring::letter_key;
 use super::row::{Reminder, Status, stored};
 use super::{Error, list};
 
@@ -72,7 +71,7 @@ impl FromStr for Snooze {
 enum Turn {
     Ours(Box<Reminder>),
     /// The same change was made already, by the same form.
-    Made(Reminder),
+    Made(Box<Reminder>),
 }
 
 /// Changes text, time and repeat of a reminder that has not rung. It keeps its bottle; a paused one stays paused.
@@ -89,7 +88,7 @@ pub async fn edit(
 ) -> Result<Reminder, Error> {
     let change = format!("{version} edit {}", digest(draft));
     let reminder = match begin(&mut *conn, account, id, version, &change).await? {
-        Turn::Made(reminder) => return Ok(reminder),
+        Turn::Made(reminder) => return Ok(*reminder),
         Turn::Ours(reminder) => reminder,
     };
     if !reminder.status.is_upcoming() || reminder.rung > 0 {
@@ -136,7 +135,7 @@ pub async fn snooze(
 ) -> Result<Reminder, Error> {
     let change = format!("{version} snooze {}", snooze.as_str());
     let reminder = match begin(&mut *conn, account, id, version, &change).await? {
-        Turn::Made(reminder) => return Ok(reminder),
+        Turn::Made(reminder) => return Ok(*reminder),
         Turn::Ours(reminder) => reminder,
     };
     if reminder.status != Status::Due && !reminder.is_snoozed() {
@@ -172,7 +171,7 @@ pub async fn done(
 ) -> Result<Reminder, Error> {
     let change = format!("{version} done");
     let reminder = match begin(&mut *conn, account, id, version, &change).await {
-        Ok(Turn::Made(reminder)) => return Ok(reminder),
+        Ok(Turn::Made(reminder)) => return Ok(*reminder),
         Ok(Turn::Ours(reminder)) => reminder,
         Err(Error::Changed(reminder)) if reminder.status == Status::Done => return Ok(*reminder),
         Err(error) => return Err(error),
@@ -212,7 +211,7 @@ pub async fn resume(
 ) -> Result<Reminder, Error> {
     let change = format!("{version} resume");
     let reminder = match begin(&mut *conn, account, id, version, &change).await? {
-        Turn::Made(reminder) => return Ok(reminder),
+        Turn::Made(reminder) => return Ok(*reminder),
         Turn::Ours(reminder) => reminder,
     };
     if !matches!(reminder.status, Status::Paused(_)) {
@@ -294,7 +293,7 @@ pub async fn delete(
     if let Some(period) = returned_to {
         bottles::give_back(&mut *conn, account, period, reminder.series, reminder.n, now).await?;
     }
-    outbox::withdraw(&mut *conn, &letter_key(reminder.id, reminder.rung), now).await?;
+    outbox::withdraw(&mut *conn, account, reminder.id, now).await?;
     accounts::touch(conn, &[account]).await?;
     Ok(Deleted { returned_to })
 }
@@ -305,7 +304,7 @@ async fn begin(conn: &mut PgConnection, account: AccountId, id: ReminderId, vers
     if reminder.version == version {
         Ok(Turn::Ours(Box::new(reminder)))
     } else if reminder.last_change.as_deref() == Some(change) {
-        Ok(Turn::Made(reminder))
+        Ok(Turn::Made(Box::new(reminder)))
     } else {
         Err(Error::Changed(Box::new(reminder)))
     }

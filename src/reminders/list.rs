@@ -74,8 +74,10 @@ impl FromStr for Cursor {
     fn from_str(text: &str) -> Result<Self, Error> {
         let read = || {
             let (micros, id) = text.split_once('.')?;
+            // The calendar of the database begins later than this one's.
             let nanos = micros.parse::<i64>().ok().map(|micros| i128::from(micros) * 1_000)?;
-            Some(Self { at: OffsetDateTime::from_unix_timestamp_nanos(nanos).ok()?, id: ReminderId(id.parse().ok()?) })
+            let at = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok().filter(|at| at.year() > 0)?;
+            Some(Self { at, id: ReminderId(id.parse().ok()?) })
         };
         read().ok_or_else(|| Error::Word(text.to_owned(), "place in a list"))
     }

@@ -178,7 +178,7 @@ pub async fn mail_went(
 }
 
 /// One letter each time it rings.
-pub(super) fn letter_key(id: ReminderId, rung: i32) -> String {
+fn letter_key(id: ReminderId, rung: i32) -> String {
     format!("reminder:{id}:{rung}")
 }
 

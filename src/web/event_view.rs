@@ -201,7 +201,8 @@ fn span(of: time::Duration) -> String {
         0 => format!("{} ms", of.whole_milliseconds()),
         1..=119 => format!("{secs} s"),
         120..=7199 => format!("{} min", secs / 60),
-        _ => format!("{} h", secs / 3600),
+        7200..=172_799 => format!("{} h", secs / 3600),
+        _ => format!("{} days", secs / 86_400),
     }
 }
 

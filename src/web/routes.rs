@@ -50,7 +50,6 @@ pub fn app(state: AppState) -> Router {
         .route("/reminders/{id}/delete", post(reminder::delete))
         .route("/reminders/calendar", get(calendar::show).post(calendar::make))
         .route("/reminders/calendar/revoke", post(calendar::revoke))
-        .route("/calendar/{file}", get(calendar::serve))
         .route("/live", get(live::stream))
         .route("/engine-room", get(engine_room::show))
         .route("/engine-room/every-order", post(engine_room::start_every_order))
@@ -65,6 +64,10 @@ pub fn app(state: AppState) -> Router {
     // A provider's post carries no browser's origin, and its answer is read by a machine.
     let endpoint = Router::new().route("/webhooks/{provider}", post(webhooks::receive).fallback(webhooks::post_only));
 
+    // Its address is a key, and the layers above write addresses down, if only into the most talkative of logs.
+    let feed =
+        Router::new().route("/calendar/{file}", get(calendar::serve).fallback(error::not_found)).layer(CompressionLayer::new());
+
     let https = state.https;
     let headers = ServiceBuilder::new()
         .layer(always("content-security-policy", policy(&state)))
@@ -75,7 +78,7 @@ pub fn app(state: AppState) -> Router {
         .option_layer(
             https.then(|| always("strict-transport-security", HeaderValue::from_static("max-age=63072000; includeSubDomains"))),
         );
-    pages.merge(endpoint).with_state(state).layer(headers.layer(CatchPanicLayer::custom(panicked)))
+    pages.merge(endpoint).merge(feed).with_state(state).layer(headers.layer(CatchPanicLayer::custom(panicked)))
 }
 
 /// The cookie of a session, which only a sign-in makes. `Lax`: with `Strict` it would be missing when Kinde sends people back.

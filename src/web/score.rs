@@ -51,8 +51,8 @@ pub struct Column {
     pub n: usize,
     pub x: i64,
     pub href: String,
-    /// Read aloud instead of the picture.
-    pub label: String,
+    /// Read aloud after what is to be seen, with which the name has to begin.
+    pub label: &'static str,
     pub event: &'static str,
     pub symbol: &'static str,
     pub is_copy: bool,
@@ -141,7 +141,7 @@ impl Score {
                     n: step.n,
                     x,
                     href: address.with_step(step.n).query(),
-                    label: spoken(step),
+                    label: step.event.words(),
                     event: step.event.name(),
                     symbol: symbol(step.event),
                     is_copy: step.copy > 1,
@@ -351,9 +351,4 @@ fn copy_words(step: &Step, short: bool) -> String {
         (copy, false) if short => format!("×{copy}"),
         (copy, false) => format!("copy {copy}"),
     }
-}
-
-fn spoken(step: &Step) -> String {
-    let copy = if step.copy > 1 { format!(", copy {}", step.copy) } else { String::new() };
-    format!("Delivery {}: {}{copy}", step.n, step.event.words())
 }

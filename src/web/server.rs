@@ -1,8 +1,11 @@
 //! The HTTP server: axum's router under hyper with limits on headers and time, which `axum::serve` does not set.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -10,6 +13,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+
+use super::error;
 
 /// A request's head must be complete within this; an idle connection is closed after it too.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
@@ -43,9 +48,8 @@ pub async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) 
             },
         };
         let _ = socket.set_nodelay(true);
-        let service = TowerToHyperService::new(
-            app.clone().map_request(|request: hyper::Request<Incoming>| request.map(axum::body::Body::new)),
-        );
+        let app = app.clone().map_request(|request: hyper::Request<Incoming>| request.map(Body::new));
+        let service = TowerToHyperService::new(app.map_future(to_its_end));
         let connection = open.watch(http.serve_connection(TokioIo::new(socket), service));
         tokio::spawn(async move {
             // What ends a connection is its client's affair.
@@ -56,4 +60,11 @@ pub async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) 
     if tokio::time::timeout(FINISH_WITHIN, open.shutdown()).await.is_err() {
         tracing::warn!("some requests did not finish in time; they are cut off");
     }
+}
+
+/// In a task of its own: whoever hangs up would have their request dropped where it is. Dropped while a transaction begins, it
+/// leaves its connection inside that transaction, and the next request would write into what nobody ever commits.
+async fn to_its_end(answer: impl Future<Output = Result<Response, Infallible>> + Send + 'static) -> Result<Response, Infallible> {
+    // A panic was made an answer by the layers below; what is left here is a runtime that is shutting down.
+    Ok(tokio::spawn(answer).await.map_or_else(|_| error::failed(), |Ok(answer)| answer))
 }

@@ -18,9 +18,9 @@ pub fn shown(text: &str, max: usize) -> String {
 pub fn shown_lines(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
         if c != '\n' && misleads(c) {
-            out.extend(c.escape_unicode())
+            out.extend(c.escape_unicode());
         } else {
-            out.push(c)
+            out.push(c);
         }
         out
     })

@@ -31,7 +31,12 @@ async fn a_new_account_is_told_what_will_show_here() {
     );
     says(
         &page.text,
-        &["href=\"/login?plan=pro\"", "action=\"/account/billing\"", "carries no amounts", "href=\"/account\">Reload</a>"],
+        &[
+            "href=\"/login?plan=pro&amp;return_to=/account\"",
+            "action=\"/account/billing\"",
+            "carries no amounts",
+            "href=\"/account\">Reload</a>",
+        ],
     );
 }
 
@@ -390,4 +395,13 @@ async fn the_log_is_read_by_its_index_however_many_others_there_are() {
     }
     let cards = log::page(&mut conn, ada.person.account, &Filter::default(), 21).await.unwrap();
     assert_eq!(cards.len(), 21);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_no_database_takes_is_looked_for_without_what_is_not_taken() {
+    let app = App::start().await;
+    let ada = app.sign_in("kp_ada").await;
+    for id in ["%00", "event_%00", "%00%0a%1b[2J", "%f0%9f%90%88", "%ff"] {
+        assert_eq!(app.get_as(&ada, &format!("/account?id={id}")).await.status, 200, "{id}");
+    }
 }

@@ -17,7 +17,8 @@ use serde_json::Value;
 use sha2::Sha256;
 use tokio_util::sync::CancellationToken;
 
-use super::support::app::{App, Event};
+use super::support::app::{App, Event, eventually};
+use super::support::load::Ground;
 
 const KEY: [u8; 32] = [7; 32];
 
@@ -299,4 +300,20 @@ async fn what_an_alert_looks_for_is_found_by_its_index() {
         let plan: Vec<String> = sqlx::query_scalar(sql).fetch_all(&stage.app.pool).await.unwrap();
         assert!(plan.join("\n").contains(index), "{plan:?}");
     }
+}
+
+#[tokio::test]
+async fn the_real_worker_looks_by_itself() {
+    let ground = Ground::new().await;
+    let dead = "insert into inbox_events (source, dedupe_key, type, digest, received_at, status, due_at) \
+                values ('kinde', 'event_1', 'customer.plan_changed', '\\x00', now(), 'dead', now())";
+    sqlx::query(dead).execute(&ground.pool).await.unwrap();
+    let mut worker = ground.start("worker", &[]).await;
+    eventually("it is raised", async || {
+        let raised = "select count(*) from alerts where condition = 'dead' and cleared_at is null";
+        sqlx::query_scalar::<_, i64>(raised).fetch_one(&ground.pool).await.unwrap() == 1
+    })
+    .await;
+    worker.told(rustix::process::Signal::TERM).await;
+    assert!(worker.log().contains("will not be tried again by itself"), "{}", worker.log());
 }

@@ -45,7 +45,7 @@ fn parsed(feed: &str) -> ICalendar {
     calendar
 }
 
-fn texts(calendar: &ICalendar, wanted: ICalendarProperty) -> Vec<String> {
+fn texts(calendar: &ICalendar, wanted: &ICalendarProperty) -> Vec<String> {
     let events = calendar.components.iter().filter(|c| c.component_type == ICalendarComponentType::VEvent);
     let entries = events.flat_map(|c| &c.entries).filter(|e| e.name == wanted);
     let values = entries.filter_map(|e| e.values.first());
@@ -105,7 +105,7 @@ async fn another_program_reads_every_repeat_as_the_bell_rings_it() {
     assert_eq!(all.len(), 36);
     for reminder in all {
         // Three years of months, more than a month of days, over the changes of October and November.
-        let read = expanded(&parsed(&calendar::render(&[reminder.clone()], HOST, desk.p.now.datetime())), COUNT);
+        let read = expanded(&parsed(&calendar::render(std::slice::from_ref(&reminder), HOST, desk.p.now.datetime())), COUNT);
         assert_eq!(read[&format!("repeat-{}@{HOST}", reminder.series)], ringing(&reminder, COUNT), "{}", reminder.text);
     }
 }
@@ -164,9 +164,10 @@ async fn every_character_comes_through_and_no_line_is_too_long() {
     }
     let feed = feed_of(&desk).await;
     assert!(feed.split("\r\n").all(|line| line.len() <= 75 && !line.contains(['\r', '\n'])), "{feed}");
-    let mut read = texts(&parsed(&feed), ICalendarProperty::Summary);
+    let mut read = texts(&parsed(&feed), &ICalendarProperty::Summary);
     let mut expected = all.map(str::to_owned).to_vec();
-    (read.sort_unstable(), expected.sort_unstable());
+    read.sort_unstable();
+    expected.sort_unstable();
     assert_eq!(read, expected);
 }
 
@@ -175,7 +176,7 @@ async fn one_event_moves_on_while_its_repeat_rings_and_what_is_done_or_paused_is
     let mut desk = Desk::new().await;
     let daily = desk.plan_in("pill", "2026-10-22T09:00", "Europe/Berlin", "daily").await.unwrap();
     let once = desk.plan("milk", "2026-10-23T09:00").await.unwrap();
-    let uids = async |desk: &Desk| texts(&parsed(&feed_of(desk).await), ICalendarProperty::Uid);
+    let uids = async |desk: &Desk| texts(&parsed(&feed_of(desk).await), &ICalendarProperty::Uid);
     let (repeat, single) = (format!("repeat-{}@{HOST}", daily.id), format!("reminder-{}-1@{HOST}", once.id));
     assert_eq!(uids(&desk).await, [repeat.clone(), single.clone()]);
     desk.ring("10-22 07:00:00").await;

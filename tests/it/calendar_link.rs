@@ -118,3 +118,16 @@ async fn the_link_is_in_no_log() {
     assert!(log.contains("\"level\":\"DEBUG\""), "it was told to say much: {log}");
     assert!(!log.contains(secret), "{log}");
 }
+
+#[tokio::test]
+async fn the_most_talkative_log_does_not_have_it() {
+    let (home, db) = (Home::new(), fresh_db().await);
+    let url = db.url();
+    let mut bottle = home.start(&["web"], &[("DATABASE_URL", url.as_str()), ("BOTTLE_LOG", "trace")]).await;
+    let (status, _) = bottle.get("/calendar/canary-of-a-calendar-link.ics").await;
+    assert_eq!(status, 404);
+    bottle.told(rustix::process::Signal::TERM).await;
+    let log = bottle.log();
+    assert!(log.contains("TRACE"), "it is talkative");
+    assert!(!log.contains("canary-of-a-calendar-link"), "{log}");
+}

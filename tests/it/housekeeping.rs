@@ -30,7 +30,7 @@ async fn kept(pool: &PgPool) -> Vec<(String, bool, i64)> {
     sqlx::query_as(sql).fetch_all(pool).await.unwrap()
 }
 
-async fn stop_at_once() -> CancellationToken {
+fn stop_at_once() -> CancellationToken {
     CancellationToken::new()
 }
 
@@ -46,7 +46,7 @@ async fn what_was_settled_long_ago_loses_body_and_receipts_and_nothing_else() {
     let before = p.account("ada").await;
     age(&p.pool, "true", 366).await;
     age(&p.pool, "type = 'customer.payment_succeeded'", 364).await;
-    let stop = stop_at_once().await;
+    let stop = stop_at_once();
     assert_eq!(round(&p.pool, YEAR, &stop).await.unwrap(), Pruned { bodies: 2, receipts: 2 });
     let word = |status: &str, body, receipts| (status.to_owned(), body, receipts);
     assert_eq!(kept(&p.pool).await, [word("applied", false, 0), word("applied", true, 1), word("ignored", false, 0)]);
@@ -71,7 +71,7 @@ async fn an_event_somebody_may_still_have_to_read_keeps_everything() {
         sqlx::query(sql).bind(&event.id).bind(status).execute(&app.pool).await.unwrap();
     }
     age(&app.pool, "true", 4000).await;
-    let gone = round(&app.pool, YEAR, &stop_at_once().await).await.unwrap();
+    let gone = round(&app.pool, YEAR, &stop_at_once()).await.unwrap();
     assert_eq!(gone, Pruned { bodies: 2, receipts: 2 });
     for (status, body, receipts) in kept(&app.pool).await {
         let settled = ["applied", "ignored"].contains(&status.as_str());
@@ -87,7 +87,7 @@ async fn it_goes_on_until_nothing_is_left_and_only_one_does_it() {
                select 'kinde', 'old' || n, 't', '\\x00', now() - interval '2000 days', 'applied', now(), '\\x01' \
                from generate_series(1, $1) n";
     sqlx::query(sql).bind(many).execute(&app.pool).await.unwrap();
-    let stop = stop_at_once().await;
+    let stop = stop_at_once();
     let mut other = app.pool.begin().await.unwrap();
     let lock = "select pg_advisory_xact_lock($1)";
     sqlx::query(lock).bind(housekeeping::LOCK).execute(&mut *other).await.unwrap();
@@ -109,4 +109,15 @@ async fn pruning_looks_at_what_is_to_go_and_at_nothing_else() {
     let plan: Vec<String> = sqlx::query_scalar(sql).fetch_all(&app.pool).await.unwrap();
     let plan = plan.join("\n");
     assert!(plan.contains("inbox_events_prunable") && !plan.contains("Sort"), "{plan}");
+    sqlx::query("insert into receipts (event_id, received_at, copy) select id, received_at, false from inbox_events")
+        .execute(&app.pool)
+        .await
+        .unwrap();
+    sqlx::query("analyze receipts").execute(&app.pool).await.unwrap();
+    let sql = "explain select r.id from receipts r join inbox_events e on e.id = r.event_id \
+               where r.received_at < now() - interval '299 days' and e.status in ('applied', 'ignored') \
+               order by r.received_at limit 500 for update of r skip locked";
+    let plan: Vec<String> = sqlx::query_scalar(sql).fetch_all(&app.pool).await.unwrap();
+    let plan = plan.join("\n");
+    assert!(plan.contains("receipts_received") && !plan.contains("Seq Scan"), "{plan}");
 }

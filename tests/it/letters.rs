@@ -246,6 +246,38 @@ async fn a_letter_about_a_reminder_that_was_deleted_stays_here() {
 }
 
 #[tokio::test]
+async fn a_reminder_that_rang_twice_while_no_mail_went_out_takes_all_its_letters_along_when_it_is_deleted() {
+    use bottle::reminders::change::{self, Snooze};
+    let smtp = Smtp::start().await;
+    smtp.now(Mood::Refuses(451));
+    let (mut desk, id) = rung("a secret").await;
+    // The first letter is put off, the second is given up, the third has not been tried.
+    assert_eq!(desk.courier(&smtp).turn().await.unwrap(), [Outcome::PutOff]);
+    for (at, mood) in [("10-22 08:00:00", Some(Mood::Refuses(550))), ("10-22 09:00:00", None)] {
+        let due = desk.find(id).await.unwrap();
+        desk.commit(async |conn| change::snooze(conn, desk.me, id, due.version, Snooze::Hour, desk.clock()).await).await.unwrap();
+        sqlx::query("update outbox set due_at = 'infinity' where dead_at is null").execute(&desk.p.pool).await.unwrap();
+        desk.ring(at).await;
+        if let Some(mood) = mood {
+            smtp.now(mood);
+            assert_eq!(desk.courier(&smtp).turn().await.unwrap(), [Outcome::Dead]);
+        }
+    }
+    sqlx::query("update outbox set due_at = $1").bind(desk.p.now.datetime()).execute(&desk.p.pool).await.unwrap();
+    assert_eq!(desk.p.value::<i64>("select count(*) from outbox where payload::text like '%secret%'").await, 3);
+    // Another one of the same person stays.
+    let other = desk.plan("no secret of mine", "2026-10-22T10:00").await.unwrap();
+    desk.ring("10-22 10:00:00").await;
+    desk.delete(&desk.find(id).await.unwrap()).await.unwrap();
+    assert_eq!(desk.p.value::<i64>("select count(*) from outbox where payload::text like '%a secret%'").await, 0);
+    smtp.now(Mood::Takes);
+    assert_eq!(desk.courier(&smtp).turn().await.unwrap(), [Outcome::Sent]);
+    let received = smtp.received();
+    assert!(received.len() == 1 && received[0].subject.contains("no secret of mine"), "{received:?}");
+    assert_eq!(mail_of(&desk, other.id).await, Mail::Sent);
+}
+
+#[tokio::test]
 async fn a_snoozed_reminder_is_written_about_each_time_it_rings() {
     use bottle::reminders::change::{self, Snooze};
     let smtp = Smtp::start().await;

@@ -4,6 +4,7 @@
 #![expect(clippy::async_yields_async, reason = "interleavings are given two workers that have not begun yet")]
 #![expect(clippy::await_holding_lock, reason = "held by a test for its own order, with one thread waiting")]
 
+mod accessibility;
 mod account_page;
 mod alerts;
 mod bottles;
@@ -17,6 +18,7 @@ mod engine_room_runs;
 mod event_page;
 mod fold;
 mod forgery;
+mod hang_ups;
 mod house;
 mod housekeeping;
 mod intake_answers;
@@ -26,6 +28,7 @@ mod intake_server;
 mod intake_trouble;
 mod intake_wire;
 mod interleavings;
+mod journeys;
 mod jwks;
 mod kills;
 mod kinde_reading;
@@ -46,6 +49,7 @@ mod outbound;
 mod outcomes;
 mod parked;
 mod peer;
+mod pictures;
 mod pipeline_histories;
 mod postgres;
 mod queue;

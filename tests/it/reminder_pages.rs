@@ -157,7 +157,11 @@ async fn with_no_bottle_left_the_page_explains_and_offers_pro() {
     let early = ada.get("/reminders").await;
     ada.use_up().await;
     let page = ada.get("/reminders").await;
-    assert!(page.text.contains("All 10 bottles of") && page.text.contains("href=\"/login?plan=pro\""), "{}", page.text);
+    assert!(
+        page.text.contains("All 10 bottles of") && page.text.contains("href=\"/login?plan=pro&amp;return_to=/reminders\""),
+        "{}",
+        page.text
+    );
     assert!(!page.text.contains("<form class=\"reminder-form"), "there is nothing to fill in");
 
     // A form made before, sent after: the words are not lost, and nothing is taken.
@@ -289,4 +293,17 @@ async fn an_address_made_up_shows_the_lists_and_nothing_else() {
 
 fn texts(html: &str) -> Vec<&str> {
     html.split("<bdi>").skip(1).map(|part| part.split_once("</bdi>").unwrap().0).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_in_a_list_that_no_calendar_has_is_its_beginning() {
+    let ada = Writer::start().await;
+    ada.schedule(Fields::about("Water the plants")).await;
+    for place in
+        ["-300000000000000000.1", "-62167219200000001.1", "9223372036854775807.1", "x", "1", "%00.%00", "1.99999999999999999999"]
+    {
+        let page = ada.get(&format!("/reminders?upcoming={place}&due={place}&done={place}")).await;
+        assert_eq!(page.status, 200, "{place}");
+        assert!(list(&page.text, "upcoming").contains("Water the plants"), "{place}");
+    }
 }

@@ -1,13 +1,21 @@
 //! Reminders as a person meets them: asked for once however often the button is pressed, changed in one tab at a time, found again.
 
+use std::sync::Arc;
+
+use bottle::bell::{self, Bell};
+use bottle::checkpoint::Checkpoints;
+use bottle::domain::ids::EventKey;
 use bottle::reminders::Error;
 use bottle::reminders::change::{self, Snooze};
 use bottle::reminders::draft::Draft;
 use bottle::reminders::list::{self, Counts, Cursor, List};
 use bottle::reminders::row::{PausedFor, Reminder, Status};
+use bottle::reminders::schedule::schedule;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::support::desk::{Desk, person};
+use crate::support::pipeline::At;
 
 fn milk() -> Draft {
     Draft::new("milk", "2026-10-22T09:00", "Europe/Berlin", "never").unwrap()
@@ -341,4 +349,25 @@ async fn two_bells_at_once_ring_each_reminder_once() {
     let rung: i64 = desk.p.value("select count(*) from reminders where rung = 1 and status = 'due'").await;
     let next: i64 = desk.p.value("select count(*) from reminders where n = 2 and status = 'scheduled'").await;
     assert_eq!((rung, next, desk.bottles().await.used), (20, 20, 40));
+}
+
+#[tokio::test]
+async fn a_stop_is_heeded_between_two_accounts_however_many_wait() {
+    let mut desk = Desk::new().await;
+    desk.plan("mine", "2026-10-22T09:00").await.unwrap();
+    for n in 0..5 {
+        let me = person(&desk.p, &format!("other{n}")).await;
+        let draft = Draft::new("theirs", "2026-10-22T09:00", "UTC", "never").unwrap();
+        desk.commit(async |conn| schedule(conn, me, &draft, Uuid::new_v4(), &desk.p.rules, desk.clock()).await).await.unwrap();
+    }
+    desk.p.at("10-22 09:00:00");
+    let stop = CancellationToken::new();
+    let told = stop.clone();
+    let observer = At(move |_, _: &[&EventKey]| {
+        told.cancel();
+        Ok(())
+    });
+    bell::run(Bell { checkpoints: Checkpoints::observed_by(Arc::new(observer)), ..desk.bell() }, stop).await;
+    assert_eq!(desk.p.value::<i64>("select count(*) from reminders where status = 'due'").await, 1);
+    assert_eq!(desk.bell().turn().await.unwrap().rang, 5, "the rest is there for the next process");
 }

@@ -1,6 +1,7 @@
 //! The parameters of a request, each at most once, as OAuth demands.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// What was given; an empty value counts as none.
 #[derive(Debug, Clone, Default)]
@@ -13,10 +14,9 @@ impl Params {
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut params = Self::default();
         for (name, value) in pairs {
-            if params.given.contains_key(&name) {
-                params.twice = Some(name);
-            } else {
-                params.given.insert(name, value);
+            match params.given.entry(name) {
+                Entry::Occupied(there) => params.twice = Some(there.key().clone()),
+                Entry::Vacant(free) => _ = free.insert(value),
             }
         }
         params

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{FromRequest as _, Path, Request, State};
 use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Form, Json};
 use serde_json::{Value, json};
 
@@ -81,9 +81,9 @@ pub async fn send(State(local): State<Arc<Local>>, request: Request) -> Response
     let content_type = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let from_json = content_type.starts_with("application/json");
     let order = if from_json {
-        Json::<Order>::from_request(request, &()).await.map(|Json(order)| order).map_err(|refusal| refusal.into_response())
+        Json::<Order>::from_request(request, &()).await.map(|Json(order)| order).map_err(IntoResponse::into_response)
     } else {
-        Form::<Order>::from_request(request, &()).await.map(|Form(order)| order).map_err(|refusal| refusal.into_response())
+        Form::<Order>::from_request(request, &()).await.map(|Form(order)| order).map_err(IntoResponse::into_response)
     };
     let order = match order {
         Ok(order) => order,

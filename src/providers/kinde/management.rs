@@ -126,7 +126,7 @@ impl Management {
         } else {
             answer
         };
-        inner.judge(answer)
+        inner.judge(&answer)
     }
 
     fn unreadable(&self, why: &str) -> AskError {
@@ -146,7 +146,7 @@ impl Inner {
         self.client.send(request, MAX_ANSWER).await.map_err(|error| self.unavailable(chain(&error)))
     }
 
-    fn judge(&self, answer: outbound::Answer) -> Result<Said, AskError> {
+    fn judge(&self, answer: &outbound::Answer) -> Result<Said, AskError> {
         match answer.status {
             StatusCode::OK => {
                 self.accepted();

@@ -344,7 +344,7 @@ impl App {
         let mut conn = self.pool.acquire().await.unwrap();
         let users = BTreeSet::from([user.clone()]);
         accounts::create(&mut conn, DOMAIN, &users, time::OffsetDateTime::now_utc()).await.unwrap();
-        let account = accounts::find(&mut conn, DOMAIN, &[user.0.clone()]).await.unwrap()[&user];
+        let account = accounts::find(&mut conn, DOMAIN, std::slice::from_ref(&user.0)).await.unwrap()[&user];
         let person = Person {
             account,
             name: user.0.clone(),

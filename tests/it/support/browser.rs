@@ -13,6 +13,8 @@ use super::app::{App, SignedIn};
 pub struct Browser {
     pub client: Client,
     driver: Child,
+    /// Where chromedriver has what WebDriver itself does not: the browser's log, and its own protocol.
+    session: String,
     /// Its profile; goes with it.
     _profile: Scratch,
 }
@@ -20,6 +22,15 @@ pub struct Browser {
 impl Browser {
     /// None, and loudly so, where there is no browser. With `BOTTLE_TEST_NEEDS_BROWSER` that is a failure.
     pub async fn open(width: u32, height: u32) -> Option<Self> {
+        Self::with(width, height, json!({})).await
+    }
+
+    /// One whose owner has switched JavaScript off.
+    pub async fn without_javascript(width: u32, height: u32) -> Option<Self> {
+        Self::with(width, height, json!({ "profile.managed_default_content_settings.javascript": 2 })).await
+    }
+
+    async fn with(width: u32, height: u32, preferences: Value) -> Option<Self> {
         let started = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let Ok(mut driver) = started else {
             assert!(std::env::var_os("BOTTLE_TEST_NEEDS_BROWSER").is_none(), "chromedriver is not installed");
@@ -38,13 +49,48 @@ impl Browser {
                 "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic",
                 format!("--user-data-dir={}", profile.path().display()),
                 format!("--window-size={width},{height}"),
-            ]
+            ],
+            "prefs": preferences,
         });
         let mut wishes = Map::new();
         wishes.insert("goog:chromeOptions".to_owned(), options);
         wishes.insert("goog:loggingPrefs".to_owned(), json!({ "browser": "ALL" }));
         let client = ClientBuilder::rustls().unwrap().capabilities(wishes).connect(&format!("http://127.0.0.1:{port}")).await;
-        Some(Self { client: client.expect("Chromium starts"), driver, _profile: profile })
+        let client = client.expect("Chromium starts");
+        let session = format!("http://127.0.0.1:{port}/session/{}", client.session_id().await.unwrap().unwrap());
+        Some(Self { client, driver, session, _profile: profile })
+    }
+
+    /// What the browser itself complained of since it was last asked, on all pages, scripts or none: every breach of a content
+    /// policy is among it.
+    pub async fn complaints(&self) -> Vec<String> {
+        let log = self.driver("se/log", json!({ "type": "browser" })).await;
+        log.as_array().unwrap().iter().map(|entry| entry["message"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Lays pages out as on a screen of this width, in the light or the dark. It stays so from page to page.
+    pub async fn look_as(&self, width: u32, height: u32, scheme: &str) {
+        let screen = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", screen).await;
+        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.devtools("Emulation.setEmulatedMedia", media).await;
+    }
+
+    /// As most systems show pages until they are scrolled.
+    pub async fn hide_scrollbars(&self) {
+        self.devtools("Emulation.setScrollbarsHidden", json!({ "hidden": true })).await;
+    }
+
+    async fn devtools(&self, command: &str, params: Value) {
+        self.driver("goog/cdp/execute", json!({ "cmd": command, "params": params })).await;
+    }
+
+    async fn driver(&self, path: &str, body: Value) -> Value {
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let answer = http.post(format!("{}/{path}", self.session)).json(&body).send().await.unwrap();
+        let mut said: Value = answer.json().await.unwrap();
+        assert!(said["value"]["error"].is_null(), "{path}: {said}");
+        said["value"].take()
     }
 
     /// Gives it the session of this person.

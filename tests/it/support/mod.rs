@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub mod app;
+pub mod axe;
 pub mod billing;
 pub mod binary;
 pub mod browser;
@@ -17,6 +18,7 @@ pub mod histories;
 pub mod kinde_api;
 pub mod load;
 pub mod local_kinde;
+pub mod newcomer;
 pub mod pipeline;
 pub mod sample_run;
 pub mod sealed;

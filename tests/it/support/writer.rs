@@ -133,7 +133,7 @@ impl Writer {
                    now()::timestamp, 1, 'never', now() + g * interval '1 hour', $2, \
                    case when $2 = 'done' then now() - g * interval '1 hour' end, case when $2 = 'scheduled' then 0 else 1 end, \
                    now(), now() from generate_series(1, $3) g";
-        let salt = i64::from(status.len() as u8) * 1_000_000;
+        let salt = i64::try_from(status.len()).unwrap() * 1_000_000;
         sqlx::query(sql)
             .bind(self.who.person.account.0)
             .bind(status)

@@ -1,0 +1,220 @@
+//! Every page of the real program, and of its local Kinde, looked at by axe: in the light and the dark, wide and narrow.
+//!
+//! With `BOTTLE_TEST_PICTURES` set to a folder each look is kept there as a picture.
+
+use serde_json::json;
+
+use crate::support::axe::Axe;
+use crate::support::browser::Browser;
+use crate::support::local_kinde::ADA;
+use crate::support::newcomer::Newcomer;
+use crate::support::writer::Fields;
+
+const SCREENS: [(u32, u32); 2] = [(1280, 900), (390, 844)];
+const SCHEMES: [&str; 2] = ["light", "dark"];
+
+struct Eye {
+    at: Newcomer,
+    axe: Axe,
+    found: Vec<String>,
+}
+
+impl Eye {
+    async fn open() -> Option<Self> {
+        let axe = Axe::find()?;
+        let browser = Browser::open(1280, 1000).await?;
+        Some(Self { at: Newcomer::start(browser, true).await, axe, found: Vec::new() })
+    }
+
+    /// The page that is open, which goes by this name here.
+    async fn looks(&mut self, name: &str) {
+        let browser = &self.at.browser;
+        browser.until("document.readyState === 'complete'").await;
+        self.axe.inject(browser).await;
+        for (width, height) in SCREENS {
+            for scheme in SCHEMES {
+                browser.look_as(width, height, scheme).await;
+                let seen = format!("{name}, {width} wide, {scheme}");
+                let mut wrong = Axe::violations(browser).await;
+                let too_wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
+                let too_wide = browser.ask(too_wide).await;
+                if too_wide != json!(0) {
+                    wrong.push(format!("it scrolls sideways by {too_wide}"));
+                }
+                self.found.extend(wrong.iter().map(|one| format!("{seen}: {one}")));
+                if let Some(folder) = std::env::var_os("BOTTLE_TEST_PICTURES") {
+                    let length = browser.ask("document.documentElement.scrollHeight").await.as_u64().unwrap();
+                    browser.look_as(width, u32::try_from(length).unwrap().max(height), scheme).await;
+                    let picture = browser.client.screenshot().await.unwrap();
+                    std::fs::write(std::path::Path::new(&folder).join(format!("{seen}.png")), picture).unwrap();
+                }
+            }
+        }
+        let (width, height) = SCREENS[0];
+        browser.look_as(width, height, SCHEMES[0]).await;
+    }
+
+    async fn goes(&mut self, path: &str, name: &str) {
+        self.at.goto(path).await;
+        self.looks(name).await;
+    }
+
+    async fn goes_to_kinde(&mut self, path: &str, name: &str) {
+        self.at.browser.client.goto(&format!("{}{path}", self.at.kinde)).await.unwrap();
+        self.looks(name).await;
+    }
+
+    #[track_caller]
+    fn found_nothing(&self) {
+        assert!(self.found.is_empty(), "{} violations:\n{}", self.found.len(), self.found.join("\n"));
+    }
+
+    /// A form with what no field of ours would let a person send.
+    async fn sends_regardless(&self, form: &str) {
+        self.at.browser.ask(&format!("(document.querySelector('{form}').noValidate = true)")).await;
+        self.at.click(&format!("{form} button")).await;
+    }
+
+    async fn mark_reminder(&self, text: &str, set: &str) {
+        let sql = format!("update reminders set {set} where text = $1");
+        let marked = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(text).execute(&self.at.pool).await.unwrap();
+        assert_eq!(marked.rows_affected(), 1, "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_that_anyone_sees_have_no_barriers() {
+    let Some(mut eye) = Eye::open().await else { return };
+    eye.goes("/", "home, signed out").await;
+    eye.goes("/nowhere", "no such page").await;
+    eye.goes("/callback?code=x&state=y", "a sign-in that is stale").await;
+    eye.at.goto("/login").await;
+    eye.at.click("button[name=refuse]").await;
+    eye.looks("a sign-in that was called off").await;
+    // A form of another site.
+    let foreign = format!("data:text/html,<form method=post action='{}/logout'><button>go</button></form>", eye.at.base);
+    eye.at.browser.client.goto(&foreign).await.unwrap();
+    eye.at.click("button").await;
+    eye.at.browser.until("document.querySelector('.eyebrow')?.textContent === '403'").await;
+    eye.looks("a form from elsewhere").await;
+    for (path, name) in [
+        ("/engine-room", "engine room"),
+        ("/engine-room?step=0", "engine room at its beginning"),
+        ("/engine-room?script=UP.PAY.UP&stop=1-before-mark", "engine room with another script"),
+        ("/engine-room?script=NONSENSE", "engine room with a script that is none"),
+    ] {
+        eye.goes(path, name).await;
+    }
+    eye.found_nothing();
+
+    // It would have found a field that has lost its label, and text that can hardly be read.
+    eye.at.goto("/login").await;
+    eye.axe.inject(&eye.at.browser).await;
+    assert_eq!(Axe::violations(&eye.at.browser).await, [] as [String; 0]);
+    eye.at.browser.ask("document.querySelector('label').replaceWith(document.querySelector('input[name=given_name]'))").await;
+    eye.at.browser.ask("(document.querySelector('h1').style.color = '#bbb', document.body.style.background = '#ddd')").await;
+    let found = Axe::violations(&eye.at.browser).await;
+    for rule in ["label at ", "color-contrast at "] {
+        assert!(found.iter().any(|one| one.starts_with(rule)), "{rule} is not among {found:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_whoever_is_signed_in_have_no_barriers() {
+    let Some(mut eye) = Eye::open().await else { return };
+    eye.at.sign_up("Grace", "Hopper", "grace@example.com").await;
+    eye.looks("reminders, none yet").await;
+    eye.goes("/", "home, signed in").await;
+    eye.goes("/account", "account, nothing yet").await;
+    eye.goes("/account/billing", "manage billing").await;
+    eye.goes("/reminders/calendar", "calendar, no link").await;
+    eye.at.click("form[action='/reminders/calendar'] button").await;
+    eye.at.browser.until("document.getElementById('link') !== null").await;
+    eye.looks("calendar, a fresh link").await;
+    eye.goes("/reminders/calendar", "calendar, a link made before").await;
+
+    eye.at.goto("/reminders").await;
+    eye.at.fill("#f-text", "Yesterday's news").await;
+    eye.at.set("#f-when", "2020-02-30").await;
+    eye.at.set("#f-zone", "Europe/Berlin").await;
+    eye.sends_regardless(".reminder-form").await;
+    eye.at.browser.until("document.getElementById('problem') !== null").await;
+    eye.looks("reminders, one that cannot be made").await;
+
+    let texts = ["Ring the dentist", "Pay the rent", "Water the ficus", "Call home", "Back up the photos"].map(str::to_owned);
+    eye.at.schedules(texts.iter().map(|text| Fields::about(text)).collect()).await;
+    eye.mark_reminder(&texts[1], "status = 'paused', paused_for = 'bottles', repeat = 'monthly'").await;
+    eye.mark_reminder(&texts[2], "status = 'done', done_at = now()").await;
+    eye.at.time_comes(&texts[0]).await;
+    eye.at.goto("/reminders").await;
+    eye.at.comes("document.querySelector('#due .reminder') !== null").await;
+    eye.at.browser.ask("(document.getElementById('done-all').open = true)").await;
+    eye.looks("reminders, due, upcoming, paused and done").await;
+    eye.goes("/reminders?q=home", "reminders, searched").await;
+    for (text, name) in [(&texts[3], "edit"), (&texts[0], "one that is due"), (&texts[1], "one that is paused")] {
+        let id: i64 =
+            sqlx::query_scalar("select id from reminders where text = $1").bind(text).fetch_one(&eye.at.pool).await.unwrap();
+        eye.goes(&format!("/reminders/{id}"), &format!("a reminder, {name}")).await;
+    }
+    eye.at.schedules((6..=10).map(|n| Fields::about(&format!("Reminder {n}"))).collect()).await;
+    eye.at.goto("/reminders").await;
+    assert_eq!(eye.at.text(".bottles-here b").await, "0");
+    eye.looks("reminders, no bottle left").await;
+    eye.found_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_account_and_its_events_have_no_barriers() {
+    let Some(mut eye) = Eye::open().await else { return };
+    eye.at.learns_adas_past().await;
+    eye.looks("account, Pro").await;
+    eye.goes("/account?status=dead", "account, a filter that finds nothing").await;
+    eye.at.goto("/account").await;
+    eye.at.click(".events > li:first-child .event-more").await;
+    eye.at.browser.until("document.querySelector('.steps-list') !== null").await;
+    eye.looks("event, applied").await;
+    eye.at.goto("/account").await;
+    eye.at.click(".events > li:last-child form button").await;
+    eye.at.browser.until("document.querySelector('.steps-list') !== null").await;
+    eye.looks("event, replayed").await;
+
+    // An invoice that is overdue.
+    eye.at.browser.client.goto(&format!("{}/people/{ADA}", eye.at.kinde)).await.unwrap();
+    eye.at.click("button[value=mark_overdue]").await;
+    eye.at.goto("/account").await;
+    eye.at.comes("document.querySelector('.notice.wait') !== null").await;
+    eye.looks("account, past due").await;
+    eye.found_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_local_kindes_own_pages_have_no_barriers() {
+    let Some(mut eye) = Eye::open().await else { return };
+    eye.goes_to_kinde("/", "kinde, operator page, nothing sent").await;
+    eye.goes_to_kinde("/nowhere", "kinde, no such page").await;
+    eye.at.goto("/login").await;
+    eye.looks("kinde, sign in").await;
+    eye.at.goto("/login?new=1").await;
+    eye.looks("kinde, sign up").await;
+    eye.sends_regardless(".fields").await;
+    eye.at.browser.until("document.querySelector('.wrong') !== null").await;
+    eye.looks("kinde, a sign-up that is not taken").await;
+    eye.at.sign_up("Grace", "Hopper", "grace@example.com").await;
+    eye.at.goto("/login?plan=pro").await;
+    eye.at.arrives_at_kinde("/local/checkout").await;
+    eye.looks("kinde, choose a plan").await;
+    eye.at.goto("/account/billing").await;
+    eye.at.click("form[action='/account/billing'] button").await;
+    eye.at.browser.until("location.pathname.startsWith('/plans/')").await;
+    eye.looks("kinde, plan page, no plan").await;
+    eye.at.click("button[value=customer_pro_plan]").await;
+    eye.at.browser.until("document.querySelector('.done') !== null").await;
+    eye.looks("kinde, plan page, done").await;
+    eye.goes_to_kinde(&format!("/people/{ADA}"), "kinde, plan page of Ada").await;
+    eye.at.goto("/account").await;
+    eye.at.comes("document.querySelectorAll('.event').length === 3").await;
+    eye.goes_to_kinde("/", "kinde, operator page, events sent").await;
+    eye.at.hold_deliveries(true).await;
+    eye.goes_to_kinde("/", "kinde, operator page, held").await;
+    eye.found_nothing();
+}
