@@ -260,6 +260,11 @@ pub async fn try_lock(conn: &mut PgConnection, id: AccountId) -> sqlx::Result<bo
     Ok(row.is_some())
 }
 
+/// How many accounts there are.
+pub async fn count(db: impl sqlx::PgExecutor<'_>) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(r#"select count(*) as "count!" from accounts"#).fetch_one(db).await
+}
+
 /// Writes the states that differ. The accounts are locked by the caller's transaction.
 pub async fn write(conn: &mut PgConnection, changes: &[(AccountId, Standing)]) -> Result<(), Error> {
     let mut ids = Vec::new();

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
-use crate::domain::ids::{AccountId, EventId, ReminderId};
+use crate::domain::ids::{AccountId, EventId, PurchaseId, ReminderId};
 use crate::domain::period::Period;
 use crate::domain::plan::{FREE_BOTTLES, PRO_BOTTLES_MORE};
 
@@ -25,6 +25,8 @@ pub struct Entry {
 pub enum Why {
     Free,
     Pro,
+    /// Bought once.
+    Pack,
     /// A reminder took it.
     Spend,
     /// A reminder that was never sent gave it back.
@@ -36,6 +38,7 @@ impl Why {
         match self {
             Self::Free => "free",
             Self::Pro => "pro",
+            Self::Pack => "pack",
             Self::Spend => "spend",
             Self::Return => "return",
         }
@@ -62,7 +65,16 @@ pub fn return_entry(account: AccountId, period: Period, reminder: ReminderId, n:
     Entry { account, period, delta: 1, reason: Why::Return, key: format!("return:{reminder}:{n}"), event: None }
 }
 
-/// The allowance entries (Free and Pro) of these accounts: account → entry key → amount.
+/// The bottles of a pack, in the month in which it was paid. Keyed by the purchase, whoever tells of it.
+pub fn pack_entry(account: AccountId, purchase: &PurchaseId, period: Period, bottles: i64, event: Option<EventId>) -> Entry {
+    Entry { account, period, delta: bottles, reason: Why::Pack, key: pack_key(purchase), event }
+}
+
+pub fn pack_key(purchase: &PurchaseId) -> String {
+    format!("pack:{purchase}")
+}
+
+/// The granted entries (Free, Pro, packs) of these accounts: account → entry key → amount.
 pub async fn allowances(
     conn: &mut PgConnection,
     accounts: &BTreeSet<AccountId>,
@@ -70,7 +82,7 @@ pub async fn allowances(
     let accounts: Vec<i64> = accounts.iter().map(|a| a.0).collect();
     let rows = sqlx::query!(
         r#"select account_id as "account: AccountId", entry_key, delta from ledger
-           where account_id = any($1) and reason in ('free', 'pro')"#,
+           where account_id = any($1) and reason in ('free', 'pro', 'pack')"#,
         &accounts
     )
     .fetch_all(conn)
@@ -80,6 +92,24 @@ pub async fn allowances(
         by_account.entry(row.account).or_default().insert(row.entry_key, row.delta);
     }
     Ok(by_account)
+}
+
+/// The entries of these keys, whoever's they are: key → amount.
+pub async fn with_keys(conn: &mut PgConnection, keys: &[String]) -> sqlx::Result<HashMap<String, i64>> {
+    let rows = sqlx::query!("select entry_key, delta from ledger where entry_key = any($1)", keys).fetch_all(conn).await?;
+    Ok(rows.into_iter().map(|row| (row.entry_key, row.delta)).collect())
+}
+
+/// Which events brought an account's entries of Pro and of packs about: entry key → event.
+pub async fn granted_by(conn: &mut PgConnection, account: AccountId) -> sqlx::Result<HashMap<String, EventId>> {
+    let rows = sqlx::query!(
+        r#"select entry_key, event_id as "event!: EventId" from ledger
+           where account_id = $1 and reason in ('free', 'pro', 'pack') and event_id is not null"#,
+        account.0
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.entry_key, row.event)).collect())
 }
 
 /// Appends entries; one whose key is already there writes nothing. Returns how many were new.

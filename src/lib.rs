@@ -44,6 +44,7 @@ pub mod inbox;
 pub mod jwks;
 pub mod ledger;
 pub mod mail;
+pub mod money;
 pub mod oidc;
 pub mod outbound;
 pub mod outbox;
@@ -66,5 +67,6 @@ pub mod engine_room;
 pub mod web;
 // Floor 6: the door frame.
 pub mod commands;
-// Outside: speaks only HTTP and JWT, and knows nothing of the rest.
+// Outside: they speak only HTTP and JWT, and know nothing of the rest.
 pub mod local_kinde;
+pub mod local_stripe;

@@ -29,6 +29,7 @@ const TOTAL_LIMIT: Duration = Duration::from_secs(5);
 pub struct Client {
     http: reqwest::Client,
     base: Url,
+    reach: Reach,
 }
 
 /// An answer that was read in full. Its status is for the caller to judge.
@@ -74,7 +75,7 @@ impl Client {
             .dns_resolver(Arc::new(Guard { reach, lookup }))
             .build()
             .map_err(OutboundError::Unavailable)?;
-        Ok(Self { http, base })
+        Ok(Self { http, base, reach })
     }
 
     /// A request to `path` (or a full address of the same origin) to be filled in and handed to [`Client::send`].
@@ -118,8 +119,18 @@ impl Client {
         if answer.status == StatusCode::OK { Ok(answer.body) } else { Err(OutboundError::Status(answer.status)) }
     }
 
+    /// It is tied to this machine.
+    pub fn is_local(&self) -> bool {
+        self.reach == Reach::Loopback
+    }
+
+    /// The address is of the origin it is tied to.
+    pub fn is_home(&self, url: &Url) -> bool {
+        url.origin() == self.base.origin()
+    }
+
     fn stays_home(&self, url: &Url) -> Result<(), OutboundError> {
-        if url.origin() == self.base.origin() {
+        if self.is_home(url) {
             Ok(())
         } else {
             Err(OutboundError::Refused(format!("{} is not {}", origin(url), origin(&self.base))))

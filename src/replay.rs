@@ -115,6 +115,7 @@ pub async fn rehearse(
             body: event.body.as_deref(),
             occurred: event.occurred,
             received: event.received,
+            asked: event.claimed,
         };
         match Providers::read(stored) {
             Ok(told) => items.push(Item {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sqlx::PgConnection;
 
+use crate::billing::disputes;
 use crate::domain::event::Source;
 use crate::domain::ids::EventId;
 use crate::inbox::watch::{self, NAMED};
@@ -19,6 +20,9 @@ const OVERDUE: Duration = Duration::from_secs(5 * 60);
 const SILENT: Duration = Duration::from_secs(24 * 3600);
 /// A conflict is looked at by a person, not settled; it stays on the board this long.
 const CONFLICT_SHOWN: Duration = Duration::from_secs(24 * 3600);
+
+/// Who opens a dispute and is answered at once may have it closed before anybody looked.
+const DISPUTE_SHOWN: Duration = Duration::from_secs(24 * 3600);
 
 /// A condition that holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +55,10 @@ pub async fn find(conn: &mut PgConnection, providers: &[Source]) -> Result<Vec<F
     let conflicting = watch::conflicting(conn, CONFLICT_SHOWN).await?;
     note(&mut findings, "conflict", conflicting, |n| {
         format!("{n} came again with other content under the same id, genuinely signed; the first content stands")
+    });
+    let disputed = disputes::to_answer(conn, DISPUTE_SHOWN, NAMED).await?;
+    note(&mut findings, "dispute", disputed, |n| {
+        format!("{n} told of a payment that its customer disputes at their bank; answer it at the provider, before its deadline")
     });
     if let Some(fingerprint) = pause::paused(conn).await?.into_iter().next() {
         findings.push(Finding {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
-use crate::domain::fact::{Dated, Fact};
+use crate::domain::fact::{Dated, Fact, InvoiceState};
 use crate::domain::ids::{AgreementId, EventId};
 use crate::domain::instant::Instant;
 use crate::domain::period::Period;
@@ -23,6 +23,16 @@ pub fn collect(facts: &[&Dated], keys: &PlanKeys, periods: &mut BTreeSet<Period>
             _ => None,
         })
         .collect();
+
+    // A bill says itself which plan it paid for, and for which time.
+    for fact in facts {
+        if let Fact::Invoice { state: InvoiceState::Paid { opens: Some((plan_key, from)) }, .. } = &fact.fact
+            && is_pro(plan_key)
+        {
+            periods.insert(Period::of(*from));
+            belonging.insert(fact.event);
+        }
+    }
 
     // Facts of one moment reach one another whatever their rank, so all that stands by itself comes before what leans on it.
     let mut reach: Option<Instant> = None;

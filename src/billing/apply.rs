@@ -19,8 +19,10 @@ use crate::domain::plan::PlanKeys;
 use crate::domain::reason::{self, Reason};
 use crate::domain::told::{Doubt, Said, Told};
 use crate::ledger;
+use crate::money;
 
-use super::book::Book;
+use super::book::{Book, Stored};
+use super::booked;
 use super::facts;
 use super::runs::{self, Effects, Run};
 use super::whose;
@@ -115,7 +117,7 @@ pub async fn apply(
     let ran: Vec<EventId> = items.iter().filter(|i| i.account.is_some()).map(|i| i.id).collect();
     let homes = if ran.is_empty() { HashMap::new() } else { facts::homes(&mut *conn, &ran).await? };
     ids.extend(homes.values());
-    let mut books = load(&mut *conn, &ids, &owners.created, now).await?;
+    let mut books = load(&mut *conn, items, &ids, &owners.created, now).await?;
     checkpoints.reach(Step::Locked, &keys).await?;
 
     let at = Instant::from_datetime(now);
@@ -148,6 +150,7 @@ pub async fn apply(
 
 async fn load(
     conn: &mut PgConnection,
+    items: &[Item],
     ids: &BTreeSet<AccountId>,
     created: &BTreeSet<AccountId>,
     now: OffsetDateTime,
@@ -158,11 +161,18 @@ async fn load(
     let standings = accounts::lock(&mut *conn, ids).await?;
     let mut stored = facts::load(&mut *conn, ids).await?;
     let mut entries = ledger::allowances(&mut *conn, ids).await?;
+    // Facts may move from one of these accounts to another, and what they say was booked where they came from.
+    let told = stored.values().flatten().map(|dated| &dated.fact).chain(items.iter().flat_map(|item| item.told.said.facts()));
+    let booked = booked::of(&mut *conn, told).await?;
     Ok(standings
         .into_iter()
         .map(|(id, standing)| {
-            let facts = stored.remove(&id).unwrap_or_default();
-            let mut book = Book::new(id, standing, facts, entries.remove(&id).unwrap_or_default());
+            let stored = Stored {
+                facts: stored.remove(&id).unwrap_or_default(),
+                entries: entries.remove(&id).unwrap_or_default(),
+                booked: booked.clone(),
+            };
+            let mut book = Book::new(id, standing, stored);
             if created.contains(&id) {
                 book.open(now);
             }
@@ -197,6 +207,15 @@ async fn write(
     let entries: Vec<_> = books.values().flat_map(|b| b.appended.iter().cloned()).collect();
     if !entries.is_empty() {
         ledger::append(&mut *conn, &entries, now).await?;
+    }
+    let moved: Vec<_> = books.values().flat_map(|b| b.moved.iter().cloned()).collect();
+    if !moved.is_empty() {
+        money::append(&mut *conn, &moved, now).await?;
+    }
+    let stamped: Vec<_> =
+        books.iter().flat_map(|(id, b)| b.stamped.values().map(|(event, purchase)| (*id, *event, purchase.clone()))).collect();
+    if !stamped.is_empty() {
+        money::stamp(&mut *conn, &stamped).await?;
     }
     let runs: Vec<Run> = items
         .iter()

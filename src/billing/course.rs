@@ -15,10 +15,17 @@ use crate::domain::plan::{Plan, PlanKeys};
 
 use super::ends::{Ending, Ends};
 use super::fold::end_of;
-use super::plan::CHANGE_SPAN;
+use super::plan::{self, CHANGE_SPAN};
 
 /// The plan at each moment that was asked for: as what was told by then has it, read then. `moments` are in order.
+///
+/// An answer about an agreement holds for all of the agreement's time, so it counts at each moment, whenever it was given, and
+/// there is no step at which it would enter. Where there are such answers each moment is ruled on by itself; they are few: the
+/// ends of what was paid for.
 pub fn plans_at(facts: &[&Dated], keys: &PlanKeys, moments: &[Instant]) -> Vec<Plan> {
+    if facts.iter().any(|f| is_answer(f)) {
+        return moments.iter().map(|at| ruled_at(*at, facts, keys)).collect();
+    }
     let mut steps: Vec<Instant> = facts.iter().map(|f| f.at).chain(facts.iter().filter_map(|f| end_of(f))).collect();
     steps.extend(moments);
     steps.sort_unstable();
@@ -33,6 +40,15 @@ pub fn plans_at(facts: &[&Dated], keys: &PlanKeys, moments: &[Instant]) -> Vec<P
         rest = later;
     }
     moments.iter().map(|at| course.notes[steps.partition_point(|step| step < at)].after).collect()
+}
+
+fn is_answer(fact: &Dated) -> bool {
+    matches!(fact.fact, Fact::Agreement(_))
+}
+
+fn ruled_at(at: Instant, facts: &[&Dated], keys: &PlanKeys) -> Plan {
+    let known: Vec<&Dated> = facts.iter().copied().filter(|f| f.at <= at || is_answer(f)).collect();
+    plan::rule(&known, keys, at).plan
 }
 
 struct Course<'f> {

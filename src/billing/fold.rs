@@ -1,7 +1,8 @@
 //! The fold: the set of an account's facts → its billing state. Pure, and the only place that knows what a plan change does.
 //!
 //! Nothing here depends on the order in which the facts came, so copies, late messages and second runs cannot either.
-//! `plan` says which Start decides, `standing` when a payment is owed, `allowance` which months have their Pro entry.
+//! `plan` says which Start decides, `standing` when a payment is owed, `allowance` which months have their Pro entry,
+//! `movements` what money moved and what was bought once.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -9,11 +10,14 @@ use crate::domain::event::Source;
 use crate::domain::fact::{Dated, Fact};
 use crate::domain::ids::{EventId, EventKey};
 use crate::domain::instant::Instant;
+use crate::domain::money::Movement;
 use crate::domain::period::Period;
 use crate::domain::plan::{Plan, PlanKeys};
+use crate::money::Purchase;
 
 use super::allowance;
 use super::belief;
+use super::movements;
 use super::outlook::{Outlook, View};
 use super::plan::{self, Deciding, Ruling};
 use super::standing::{Owed, may_end_plan};
@@ -33,6 +37,10 @@ pub struct State {
     pub belonging: HashSet<EventId>,
     /// The newest live Start, when its plan key is not configured: the plan stays as it was before it.
     pub unknown: Option<UnknownKey>,
+    /// The packs that were paid for. Only ever grows; refunds and disputes stamp them.
+    pub purchases: Vec<(EventId, Purchase)>,
+    /// The money that moved, each movement once. Only ever grows.
+    pub money: Vec<(EventId, Movement)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +55,8 @@ pub struct UnknownKey {
     pub plan_key: String,
     pub at: Instant,
     pub key: EventKey,
+    /// What was known before this moment still holds.
+    pub before: Instant,
 }
 
 /// What holds from a coming moment on.
@@ -82,6 +92,8 @@ pub fn fold(facts: &[Dated], keys: &PlanKeys, now: Instant) -> State {
         pro_periods,
         belonging,
         unknown: rulings.iter().find_map(|r| r.unknown.clone()),
+        purchases: movements::purchases(facts),
+        money: movements::money(facts),
     }
 }
 

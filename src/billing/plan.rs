@@ -3,11 +3,14 @@
 //! An upgrade makes Kinde send the old agreement's cancellation around the new plan's events, in any order, and payloads name
 //! agreements differently or not at all. The rules here never leave a payer on Free in any of these; [`CHANGE_SPAN`] is how far
 //! apart the events of one change may lie.
+//!
+//! A provider that is asked about each agreement leaves nothing to guess: the newest answer about one is how it stands, and any
+//! agreement that gives Pro now makes the account Pro.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use crate::domain::fact::{Dated, Fact};
+use crate::domain::fact::{Agreement, Dated, Fact};
 use crate::domain::ids::{AgreementId, EventKey};
 use crate::domain::instant::Instant;
 use crate::domain::plan::{Plan, PlanKeys};
@@ -51,6 +54,8 @@ pub struct Candidate<'f> {
     pub agreement: Option<&'f AgreementId>,
     /// When an End that names its agreement, or none, ends it.
     pub ended: Option<Ending<'f>>,
+    /// What was known before this moment is what was before it.
+    before: Instant,
 }
 
 /// Every Start of one source that counts, oldest first, and what ends them. The same at whatever moment it is read.
@@ -96,7 +101,7 @@ pub fn rule<'f>(facts: &[&'f Dated], keys: &PlanKeys, now: Instant) -> Ruling<'f
             let best = best.unwrap_or(Ruling { plan: Plan::Free, decided: None, unknown: None });
             return Ruling { unknown, ..best };
         };
-        now = start.at.minus(CHANGE_SPAN);
+        now = start.before;
         facts = &facts[..facts.partition_point(|f| f.at < now)];
         unknown = unknown.or(Some(start));
     }
@@ -119,7 +124,7 @@ fn newest_live<'f>(facts: &[&'f Dated], keys: &PlanKeys, now: Instant) -> (Optio
             return (Some(Ruling { plan, decided: Some(decided), unknown: None }), unknown);
         } else if unknown.is_none() {
             let (plan_key, key) = (candidate.plan_key.to_owned(), candidate.key.clone());
-            unknown = Some(UnknownKey { plan_key, at: candidate.at, key });
+            unknown = Some(UnknownKey { plan_key, at: candidate.at, key, before: candidate.before });
         }
     }
     let none = if unknown.is_none() { Some(nothing_live(facts, starts.snapshot, last_end, keys, now)) } else { None };
@@ -150,7 +155,7 @@ fn answered<'f>(snapshot: &'f Dated) -> DecidedBy<'f> {
 
 /// Every Start that counts, oldest first. A snapshot replaces all Starts before it by the agreements it lists.
 fn candidates<'f>(facts: &[&'f Dated], snapshot: Option<usize>, ends: &Ends<'f>, keys: &PlanKeys) -> Vec<Candidate<'f>> {
-    let mut all = Vec::new();
+    let mut all = answered_for(facts, keys);
     let after = match snapshot {
         Some(n) => {
             all.extend(listed(facts[n], &facts[..n], ends, keys));
@@ -165,8 +170,36 @@ fn candidates<'f>(facts: &[&'f Dated], snapshot: Option<usize>, ends: &Ends<'f>,
             .filter(|a| !(*changed && ends.named_between(a, fact.at.minus(CHANGE_SPAN), fact.at.plus(CHANGE_SPAN))));
         let named = agreement.and_then(|a| ends.naming(a, fact.at.minus(CHANGE_SPAN)));
         let ended = Ending::first(named, ends.naming_none(fact.at.plus(CHANGE_SPAN)));
-        all.push(Candidate { at: fact.at, by: Deciding::Start, key: &fact.key, plan_key, agreement, ended });
+        let before = fact.at.minus(CHANGE_SPAN);
+        all.push(Candidate { at: fact.at, by: Deciding::Start, key: &fact.key, plan_key, agreement, ended, before });
     }
+    all
+}
+
+/// The newest answer about each agreement. Those that give Pro come last, which is where the newest stand: who pays for Pro has
+/// it, whatever else they buy.
+fn answered_for<'f>(facts: &[&'f Dated], keys: &PlanKeys) -> Vec<Candidate<'f>> {
+    let mut newest: HashMap<&AgreementId, (&'f Dated, &'f Agreement)> = HashMap::new();
+    for fact in facts {
+        let Fact::Agreement(one) = &fact.fact else { continue };
+        if newest.get(&one.agreement).is_none_or(|(_, other)| one.over || !other.over) {
+            newest.insert(&one.agreement, (fact, one));
+        }
+    }
+    let mut all: Vec<Candidate<'f>> = newest
+        .into_values()
+        .filter(|(_, one)| !one.never_was())
+        .map(|(fact, one)| Candidate {
+            at: one.began,
+            by: Deciding::Start,
+            key: &fact.key,
+            plan_key: &one.plan_key,
+            agreement: Some(&one.agreement),
+            ended: one.until.map(|until| Ending { said: fact.at, effective: until, key: &fact.key }),
+            before: fact.at,
+        })
+        .collect();
+    all.sort_by_key(|c| (keys.plan_of(c.plan_key), c.at, c.agreement));
     all
 }
 
@@ -190,6 +223,7 @@ fn listed<'f>(snapshot: &'f Dated, before: &[&'f Dated], ends: &Ends<'f>, keys: 
                 plan_key: &item.plan_key,
                 agreement: Some(&item.agreement),
                 ended: ends.of_listed(&item.agreement, snapshot.at, CHANGE_SPAN),
+                before: start.map_or(snapshot.at, |f| f.at).minus(CHANGE_SPAN),
             }
         })
         .collect();

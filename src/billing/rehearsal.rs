@@ -17,7 +17,8 @@ use crate::domain::reason::Reason;
 use crate::ledger;
 
 use super::apply::{Error, Item, Rules, Verdict, ahead};
-use super::book::Book;
+use super::book::{Book, Stored};
+use super::booked;
 use super::facts;
 use super::fold::State;
 use super::whose;
@@ -62,7 +63,7 @@ pub async fn rehearse(
     let owners = whose::look(&mut *conn, items, rules).await?;
     let ids: BTreeSet<AccountId> =
         owners.iter().filter(|o| o.declined.is_none()).filter_map(|o| o.account).filter(|a| *a != whose::NEW).collect();
-    let mut desks = read(&mut *conn, &ids).await?;
+    let mut desks = read(&mut *conn, items, &ids).await?;
     let at = Instant::from_datetime(now);
     let mut rehearsed = Vec::with_capacity(items.len());
     for (item, owner) in items.iter().zip(owners) {
@@ -81,17 +82,20 @@ pub async fn rehearse(
     Ok(rehearsed)
 }
 
-async fn read(conn: &mut PgConnection, ids: &BTreeSet<AccountId>) -> Result<HashMap<AccountId, Desk>, Error> {
+async fn read(conn: &mut PgConnection, items: &[Item], ids: &BTreeSet<AccountId>) -> Result<HashMap<AccountId, Desk>, Error> {
     let mut desks = HashMap::new();
     if ids.is_empty() {
         return Ok(desks);
     }
     let mut stored = facts::load(&mut *conn, ids).await?;
     let mut entries = ledger::allowances(&mut *conn, ids).await?;
+    let told = stored.values().flatten().map(|dated| &dated.fact).chain(items.iter().flat_map(|item| item.told.said.facts()));
+    let booked = booked::of(&mut *conn, told).await?;
     for id in ids {
         let standing = accounts::standing_of(&mut *conn, *id).await?.ok_or(sqlx::Error::RowNotFound)?;
         let facts = stored.remove(id).unwrap_or_default();
-        let book = Book::new(*id, standing, facts, entries.remove(id).unwrap_or_default());
+        let entries = entries.remove(id).unwrap_or_default();
+        let book = Book::new(*id, standing, Stored { facts, entries, booked: booked.clone() });
         desks.insert(*id, Desk { book, settled: None });
     }
     Ok(desks)
@@ -100,7 +104,7 @@ async fn read(conn: &mut PgConnection, ids: &BTreeSet<AccountId>) -> Result<Hash
 impl Desk {
     /// The account that the event would create.
     fn new_account(now: OffsetDateTime) -> Self {
-        let mut book = Book::new(whose::NEW, fresh(), Vec::new(), HashMap::new());
+        let mut book = Book::new(whose::NEW, fresh(), Stored::default());
         book.open(now);
         Self { book, settled: None }
     }
@@ -110,7 +114,7 @@ impl Desk {
         let (book, verdict) = if self.book.holds(item) {
             let state = self.settled.get_or_insert_with(|| self.book.fold(&rules.keys, now));
             let mut book = self.book.without_facts();
-            let verdict = book.conclude(item, self.book.own(item), state, &rules.keys, now);
+            let verdict = book.conclude(item, &self.book.own(item), state, &rules.keys, now);
             (book, verdict)
         } else {
             let mut book = self.book.clone();

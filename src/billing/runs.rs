@@ -14,6 +14,8 @@ pub struct Effects {
     pub plan: Option<PlanChange>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<Granted>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub money: Vec<Moved>,
     /// The provider's id of the event that decides the plan, when this one no longer does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newer: Option<String>,
@@ -32,10 +34,19 @@ pub struct Granted {
     pub delta: i64,
 }
 
+/// A movement that the run wrote into the money ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    pub key: String,
+    pub kind: String,
+    pub amount_minor: i64,
+    pub currency: String,
+}
+
 impl Effects {
     /// Nothing but sentences came of it.
     pub fn is_nothing(&self) -> bool {
-        self.entries.is_empty() && self.plan.as_ref().is_none_or(|p| p.before == p.after)
+        self.entries.is_empty() && self.money.is_empty() && self.plan.as_ref().is_none_or(|p| p.before == p.after)
     }
 }
 

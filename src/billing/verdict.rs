@@ -1,7 +1,9 @@
 //! What one event did to its account, in one of the closed set of reasons. Pure.
 
-use crate::domain::fact::{Dated, Fact};
+use crate::domain::fact::{Agreement, Dated, Fact, InvoiceState, PackState};
+use crate::domain::ids::PurchaseId;
 use crate::domain::instant::Instant;
+use crate::domain::money::{Money, MoneyKind};
 use crate::domain::period::Period;
 use crate::domain::plan::Plan;
 use crate::domain::reason::{Allowance, Newer, Reason};
@@ -16,9 +18,76 @@ pub struct Before {
     pub past_due: bool,
 }
 
+/// What is written by this run.
+#[derive(Debug, Clone, Default)]
+pub struct Written {
+    /// The months that get their Pro entry.
+    pub granted: Vec<Period>,
+    pub packs: Vec<(PurchaseId, i64, Period)>,
+    pub moved: Vec<(MoneyKind, Money)>,
+}
+
+/// An event that its provider was asked about may have said several things: the one its owner would name first is told.
+pub fn judge_all(facts: &[Dated], before: Before, after: &State, written: Written) -> Option<Reason> {
+    let first = facts.iter().min_by_key(|f| match f.fact {
+        Fact::Pack { .. } => 0,
+        Fact::Invoice { .. } => 1,
+        Fact::Dispute { .. } => 2,
+        Fact::Moved(_) => 4,
+        _ => 3,
+    })?;
+    Some(match &first.fact {
+        Fact::Agreement(agreement) => of_agreement(first, agreement, before, after, written.granted),
+        Fact::Invoice { state, .. } => of_invoice(first, state, before, after, written.granted),
+        Fact::Pack { purchase, state } => of_pack(purchase, state, written.packs),
+        Fact::Dispute { money, status, .. } => {
+            Reason::Disputed { money: money.clone(), status: status.clone(), moved: written.moved }
+        }
+        Fact::Moved(_) if written.moved.is_empty() => Reason::MoneyKnown,
+        Fact::Moved(_) => Reason::MoneyMoved { moved: written.moved },
+        _ => judge(first, before, after, written.granted),
+    })
+}
+
+fn of_agreement(fact: &Dated, agreement: &Agreement, before: Before, after: &State, granted: Vec<Period>) -> Reason {
+    if after.unknown.as_ref().is_some_and(|u| u.key == fact.key) {
+        return Reason::WaitsForPlanKey { key: agreement.plan_key.clone() };
+    }
+    if before.plan != after.plan {
+        return Reason::PlanSet { plan: after.plan, granted, from: None };
+    }
+    match agreement.until.and_then(|until| change_at(after, until)) {
+        Some(change) => Reason::PlanSet { plan: change.plan, granted, from: Some(change.at) },
+        None => Reason::PlanAlready { plan: after.plan, granted },
+    }
+}
+
+fn of_invoice(fact: &Dated, state: &InvoiceState, before: Before, after: &State, granted: Vec<Period>) -> Reason {
+    let allowance = match state {
+        InvoiceState::Owed { .. } => return Reason::PaymentFailureRecorded,
+        InvoiceState::Settled => return Reason::InvoiceSettled,
+        InvoiceState::Paid { .. } if !granted.is_empty() => Allowance::Granted(granted),
+        InvoiceState::Paid { .. } if after.belonging.contains(&fact.event) => Allowance::AlreadyGranted,
+        InvoiceState::Paid { opens: Some(_) } => Allowance::NoProPlan,
+        InvoiceState::Paid { opens: None } => Allowance::NoPeriod,
+    };
+    Reason::PaymentRecorded { allowance, cleared: before.past_due && after.past_due_since.is_none() }
+}
+
+fn of_pack(purchase: &PurchaseId, state: &PackState, packs: Vec<(PurchaseId, i64, Period)>) -> Reason {
+    match state {
+        PackState::Paid { .. } => match packs.into_iter().find(|(id, ..)| id == purchase) {
+            Some((_, bottles, period)) => Reason::PackGranted { bottles, period },
+            None => Reason::PackAlreadyGranted,
+        },
+        PackState::Awaited => Reason::PackAwaited,
+        PackState::Failed => Reason::PackFailed,
+    }
+}
+
 /// `fact` is what the event itself said (not the provider's answer to a question about it); `granted` are the months that get
 /// their Pro entry by this run.
-pub fn judge(fact: &Dated, before: Before, after: &State, granted: Vec<Period>) -> Reason {
+fn judge(fact: &Dated, before: Before, after: &State, granted: Vec<Period>) -> Reason {
     let changed = before.plan != after.plan;
     match &fact.fact {
         Fact::Start { plan_key, .. } => {
@@ -60,8 +129,8 @@ pub fn judge(fact: &Dated, before: Before, after: &State, granted: Vec<Period>) 
         }
         Fact::PaymentFailed { .. } => Reason::PaymentFailureRecorded,
         Fact::Overdue { .. } => Reason::InvoiceOverdueRecorded,
-        Fact::Opened | Fact::Snapshot { .. } if changed => Reason::PlanSet { plan: after.plan, granted, from: None },
-        Fact::Opened | Fact::Snapshot { .. } => Reason::PlanAlready { plan: after.plan, granted },
+        _ if changed => Reason::PlanSet { plan: after.plan, granted, from: None },
+        _ => Reason::PlanAlready { plan: after.plan, granted },
     }
 }
 

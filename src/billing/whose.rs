@@ -132,6 +132,9 @@ fn decline(item: &Item) -> Option<Reason> {
             Some(Reason::NotAPerson { customer_type: customer_type.clone().unwrap_or_else(|| "unknown".to_owned()) })
         }
         (Said::Nothing, _) => Some(Reason::NoBillingChange { kind: item.kind.clone() }),
+        (Said::Gone { object }, _) => Some(Reason::Gone { object: object.clone() }),
+        (Said::OtherMode { live }, _) => Some(Reason::OtherMode { live: *live }),
+        (Said::Answered { facts, .. }, _) if facts.is_empty() => Some(Reason::NothingOfOurs),
         (_, Some(customer_type)) if customer_type != "user" => Some(Reason::NotAPerson { customer_type: customer_type.clone() }),
         _ => None,
     }
@@ -154,7 +157,11 @@ fn owner(
         (None, Some((_, Some(account)))) => Ok(account),
         (None, Some((customer, None))) => Err(Reason::WaitsForPerson { customer: customer.0.clone() }),
         // A pruned body names nobody; its account is on the row.
-        (None, None) => item.account.ok_or_else(|| Reason::NoBillingChange { kind: item.kind.clone() }),
+        (None, None) => item.account.ok_or_else(|| match item.told.said {
+            Said::Answered { .. } => Reason::NothingOfOurs,
+            Said::Unasked => Reason::Unasked,
+            _ => Reason::NoBillingChange { kind: item.kind.clone() },
+        }),
     }
 }
 

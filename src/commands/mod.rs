@@ -15,6 +15,7 @@ macro_rules! say {
     }};
 }
 
+mod check;
 mod database;
 mod engine_room;
 mod events;
@@ -39,10 +40,12 @@ pub struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes: 2 for wrong usage or a file .env that cannot be read, and of
   serve, web, worker  0 stopped by Ctrl-C or SIGTERM, 1 it could not start
+  check               0 everything is as the facts give it, 1 something is not
   replay              0 every event reached a verdict, 1 one did not, is dead or is not stored
   engine-room         0 done, 1 it went wrong or a schedule ended wrong
   test-alert          0 every channel took it, 1 one did not, or none is set up
   local-kinde         0 stopped by Ctrl-C, 1 it could not start
+  local-stripe        0 stopped by Ctrl-C, 1 it could not start
   local-kinde send    0 every event got its 200 (or was printed, or queued), 1 one did not";
 
 #[derive(Debug, Subcommand)]
@@ -63,6 +66,10 @@ enum Command {
     ///
     /// Exit codes: 0 done, 1 it went wrong, 2 wrong usage.
     Events(events::EventsArgs),
+    /// Fold every account afresh and compare plans, bottles and money with what is stored
+    ///
+    /// Exit codes: 0 everything is as the facts give it, 1 something is not, or it went wrong, 2 wrong usage.
+    Check,
     /// Put stored events back in the queue and see them run again
     ///
     /// Exit codes: 0 every event reached a verdict, 1 one did not, is dead or is not stored, 2 wrong usage.
@@ -79,6 +86,10 @@ enum Command {
     ///
     /// Exit codes: 0 stopped by Ctrl-C, 1 it could not start, 2 wrong usage.
     LocalKinde(Box<crate::local_kinde::cli::LocalKindeArgs>),
+    /// The local Stripe: its API, its pages and its signed webhooks on this machine
+    ///
+    /// Exit codes: 0 stopped by Ctrl-C, 1 it could not start, 2 wrong usage.
+    LocalStripe(Box<crate::local_stripe::cli::LocalStripeArgs>),
 }
 
 impl Cli {
@@ -95,6 +106,7 @@ impl Cli {
             Command::Web => serve::run(self.settings.check()?, serve::Roles { web: true, worker: false }).await,
             Command::Worker => serve::run(self.settings.check()?, serve::Roles { web: false, worker: true }).await,
             Command::Events(args) => events::run(self.settings.check()?, args).await,
+            Command::Check => check::run(self.settings.check()?).await,
             Command::Replay(args) => replay::run(self.settings.check()?, args).await,
             Command::EngineRoom(args) => engine_room::run(self.settings.check()?, args).await,
             Command::TestAlert => test_alert::run(&self.settings.check()?).await,
@@ -108,6 +120,7 @@ impl Cli {
                 };
                 Ok(crate::local_kinde::cli::run(*args, beside).await?)
             }
+            Command::LocalStripe(args) => Ok(crate::local_stripe::cli::run(*args).await?),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::mail::Mail;
 use crate::oidc::Oidc;
 use crate::outbound;
 use crate::providers::kinde::{self, management::Management};
-use crate::providers::{Provider, Providers};
+use crate::providers::{Provider, Providers, stripe};
 use crate::reminders::ring::Letters;
 use crate::wake::Wake;
 use crate::web::sign_in::{self, SignIn};
@@ -51,7 +51,8 @@ pub fn providers(config: &Config, kinde: Option<(&Kinde, &Jwks)>) -> anyhow::Res
     let kinde = kinde
         .map(|(tenant, jwks)| {
             let issuers = std::iter::once(tenant.domain.clone()).chain(tenant.issuer.clone());
-            let mut arm = kinde::Kinde::new(Arc::new(jwks.clone()), issuers, Some(config.webhook_url("kinde")));
+            let mut arm = kinde::Kinde::new(Arc::new(jwks.clone()), issuers, Some(config.webhook_url("kinde")))
+                .selling(config.plans.pro.first().cloned());
             if let Some(credentials) = &tenant.m2m {
                 let client = outbound::Client::new(&tenant.domain).context("KINDE_DOMAIN")?;
                 arm = arm.with_management(Management::new(client, &tenant.domain, credentials.clone()).context("KINDE_DOMAIN")?);
@@ -59,7 +60,23 @@ pub fn providers(config: &Config, kinde: Option<(&Kinde, &Jwks)>) -> anyhow::Res
             anyhow::Ok(Provider::Kinde(arm))
         })
         .transpose()?;
-    Ok(Providers { kinde, stripe: None })
+    let stripe = config
+        .stripe
+        .as_ref()
+        .map(|account| {
+            let client = outbound::Client::new(&account.api_base).context("STRIPE_API_BASE")?;
+            anyhow::Ok(Provider::Stripe(stripe::Stripe::new(stripe::Settings {
+                client,
+                key: account.secret_key.reveal().to_owned(),
+                live: account.live,
+                webhook_secrets: account.webhook_secrets.iter().map(|secret| secret.reveal().to_owned()).collect(),
+                price_pro: account.price_pro.clone(),
+                price_pack: account.price_pack.clone(),
+                tenant: tenant(config),
+            })))
+        })
+        .transpose()?;
+    Ok(Providers { kinde, stripe })
 }
 
 /// Sign-in at this tenant; none where it has no client id and secret for us.
@@ -90,9 +107,15 @@ fn customer_of(providers: &Providers) -> Option<sign_in::CustomerOf> {
 
 /// The tenant whose user ids name accounts: its Kinde subdomain, whatever its custom domain. The local Kinde is one tenant on
 /// whatever port it runs: its people are the same after a start on another.
+fn tenant(config: &Config) -> String {
+    config.kinde.as_ref().map_or_else(|| "local".to_owned(), |k| k.domain.clone())
+}
+
+/// The price of Pro at Stripe is one more plan key.
 pub fn rules(config: &Config) -> Rules {
-    let tenant = config.kinde.as_ref().map_or_else(|| "local".to_owned(), |k| k.domain.clone());
-    Rules { keys: config.plans.clone(), tenant }
+    let mut keys = config.plans.clone();
+    keys.pro.extend(config.stripe.as_ref().map(|stripe| stripe.price_pro.clone()));
+    Rules { keys, tenant: tenant(config) }
 }
 
 /// A database is worked on with the settings it was begun with.

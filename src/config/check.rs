@@ -34,6 +34,10 @@ impl Settings {
                 format!("`{both}` is also in BOTTLE_PRO_PLAN_KEYS; a key means one plan"),
             ));
         }
+        let stripe = self.stripe.check()?;
+        if let Some(price) = stripe.as_ref().map(|s| &s.price_pro).filter(|price| plans.free.contains(*price)) {
+            return Err(wrong("STRIPE_PRICE_PRO", format!("`{price}` is also in BOTTLE_FREE_PLAN_KEYS; a key means one plan")));
+        }
         Ok(Config {
             database: Database {
                 url: given(self.database_url.as_deref()).map(database_url).transpose()?,
@@ -47,6 +51,7 @@ impl Settings {
                 operators: Operators::read(self.operators.as_deref().unwrap_or_default()),
             },
             local_kinde_addr: given(Some(&self.local_kinde_addr)).unwrap_or(LOCAL_KINDE_ADDR).to_owned(),
+            stripe,
             plans,
             mail: mail(given(self.smtp_url.as_deref()), given(self.mail_from.as_deref()))?,
             alerts: self.alerts()?,
@@ -114,11 +119,11 @@ impl Settings {
     }
 }
 
-fn wrong(setting: &'static str, problem: impl Into<String>) -> WrongSetting {
+pub(super) fn wrong(setting: &'static str, problem: impl Into<String>) -> WrongSetting {
     WrongSetting { setting, problem: problem.into() }
 }
 
-fn given(value: Option<&str>) -> Option<&str> {
+pub(super) fn given(value: Option<&str>) -> Option<&str> {
     value.map(str::trim).filter(|v| !v.is_empty())
 }
 
@@ -138,7 +143,7 @@ fn listen(text: &str) -> Result<SocketAddr, WrongSetting> {
     text.parse().map_err(|_| wrong("BOTTLE_ADDR", format!("`{text}` is no address to listen on; write it like {ADDR}")))
 }
 
-fn base_url(setting: &'static str, text: &str) -> Result<Url, WrongSetting> {
+pub(super) fn base_url(setting: &'static str, text: &str) -> Result<Url, WrongSetting> {
     if text.contains('@') {
         // What stands before it may be a password, so the text is not repeated.
         return Err(wrong(setting, "has a user or password in it; leave them out"));
@@ -265,8 +270,8 @@ mod tests {
     #[test]
     fn an_empty_setting_counts_as_not_given() {
         let names = "addr url data kinde-domain kinde-issuer kinde-client-id kinde-client-secret kinde-m2m-client-id kinde-m2m-client-secret session-key operators \
-                     local-kinde-addr database-url pg-bin retention-days smtp-url mail-from alert-webhook-url \
-                     alert-webhook-secret alert-email";
+                     local-kinde-addr database-url pg-bin retention-days smtp-url mail-from stripe-secret-key stripe-webhook-secret \
+                     stripe-price-pro stripe-price-pack stripe-api-base alert-webhook-url alert-webhook-secret alert-email";
         let empty: Vec<String> = names.split_whitespace().map(|name| format!("--{name}=")).collect();
         let keys = ["--pro-plan-keys= ", "--free-plan-keys="].map(str::to_owned);
         let args: Vec<&str> = empty.iter().chain(&keys).map(String::as_str).collect();
@@ -317,6 +322,58 @@ mod tests {
         ] {
             let error = with(url, from).unwrap_err();
             assert!(error.starts_with(start) && !error.contains("hunter2"), "{error}");
+        }
+    }
+
+    const STRIPE: [&str; 6] = [
+        "--stripe-secret-key",
+        "rk_test_hunter2",
+        "--stripe-webhook-secret",
+        "whsec_one, whsec_two",
+        "--stripe-price-pro",
+        "price_pro",
+    ];
+
+    #[test]
+    fn stripe_is_whole_or_absent_and_its_mode_is_the_keys() {
+        assert!(check(&[]).unwrap().stripe.is_none());
+        let config = check(&STRIPE).unwrap();
+        assert!(!format!("{config:?}").contains("hunter2") && !format!("{config:?}").contains("whsec_"), "{config:?}");
+        let stripe = config.stripe.unwrap();
+        assert!(!stripe.live && stripe.api_base == "https://api.stripe.com");
+        assert_eq!(stripe.webhook_secrets.iter().map(Secret::reveal).collect::<Vec<_>>(), ["whsec_one", "whsec_two"]);
+        let live = check(&["--stripe-secret-key", "sk_live_x", STRIPE[2], STRIPE[3], STRIPE[4], STRIPE[5]]).unwrap();
+        assert!(live.stripe.unwrap().live);
+    }
+
+    #[test]
+    fn half_of_stripe_is_a_mistake_that_is_named() {
+        let [key, test_key, secret, secrets, pro, price] = STRIPE;
+        for (args, start) in [
+            (vec![secret, secrets], "STRIPE_SECRET_KEY: is missing, but STRIPE_WEBHOOK_SECRET"),
+            (vec![pro, price], "STRIPE_SECRET_KEY: is missing, but STRIPE_PRICE_PRO"),
+            (vec!["--stripe-api-base", "https://x"], "STRIPE_SECRET_KEY: is missing, but STRIPE_API_BASE"),
+            (vec![key, test_key], "STRIPE_WEBHOOK_SECRET: is missing"),
+            (vec![key, test_key, secret, secrets], "STRIPE_PRICE_PRO: is missing"),
+            (vec![key, "pk_test_hunter2", secret, secrets, pro, price], "STRIPE_SECRET_KEY: is no key"),
+            (vec![key, "sk_test_", secret, secrets, pro, price], "STRIPE_SECRET_KEY: is no key"),
+            (vec![key, "sk_hunter2", secret, secrets, pro, price], "STRIPE_SECRET_KEY: is no key"),
+            (vec![key, "sk_test_hunter2 2", secret, secrets, pro, price], "STRIPE_SECRET_KEY: is no key"),
+            (vec![key, test_key, secret, "hunter2", pro, price], "STRIPE_WEBHOOK_SECRET: has an entry"),
+            (vec![key, test_key, secret, "whsec_", pro, price], "STRIPE_WEBHOOK_SECRET: has an entry"),
+            (vec![key, test_key, secret, "whsec_one,", pro, price], "STRIPE_WEBHOOK_SECRET: has an entry"),
+            (vec![key, test_key, secret, "whsec_hunter2 x", pro, price], "STRIPE_WEBHOOK_SECRET: has an entry"),
+            (vec![key, test_key, secret, secrets, pro, "a price"], "STRIPE_PRICE_PRO: `a price`"),
+            ([&STRIPE[..], &["--stripe-price-pack", "price_pro"]].concat(), "STRIPE_PRICE_PACK: is the price of Pro"),
+            ([&STRIPE[..], &["--stripe-api-base", "http://stripe.example"]].concat(), "STRIPE_API_BASE: is plain http"),
+            ([&STRIPE[..], &["--free-plan-keys", "price_pro"]].concat(), "STRIPE_PRICE_PRO: `price_pro` is also"),
+            (
+                vec![key, "sk_live_hunter2", secret, secrets, pro, price, "--stripe-api-base", "http://localhost:1"],
+                "STRIPE_API_BASE: is a stand-in",
+            ),
+        ] {
+            let error = check(&args).unwrap_err();
+            assert!(error.starts_with(start) && !error.contains("hunter2"), "{args:?}: {error}");
         }
     }
 

@@ -2,6 +2,8 @@
 
 use clap::Args;
 
+use super::stripe::StripeSettings;
+
 /// Settings as they were given. An empty value counts as not given.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Settings")]
@@ -65,6 +67,8 @@ pub struct Settings {
         default_value = FREE_PLAN_KEYS
     )]
     pub(super) free_plan_keys: String,
+    #[command(flatten)]
+    pub(super) stripe: StripeSettings,
     /// Mail server for reminders, e.g. smtps://user:password@mail.example; without it they are shown on their pages only
     #[arg(long, global = true, env = "SMTP_URL", hide_env_values = true, value_name = "URL")]
     pub(super) smtp_url: Option<String>,

@@ -1,9 +1,11 @@
 //! Settings: from flags, the environment and `.env`, checked whole before anything starts.
 //!
-//! One struct a concern. `given` has the settings as they come, `check` reads them. A wrong setting stops the start with one line that names it and says what to do.
+//! One struct a concern. `given` has the settings as they come, `check` reads them; those of Stripe are in `stripe`, both. A wrong
+//! setting stops the start with one line that names it and says what to do.
 
 mod check;
 pub mod given;
+pub mod stripe;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,6 +26,8 @@ pub struct Config {
     pub kinde: Option<Kinde>,
     pub people: People,
     pub local_kinde_addr: String,
+    /// None: nobody pays through Stripe.
+    pub stripe: Option<stripe::Stripe>,
     pub plans: PlanKeys,
     /// None: no mail is sent.
     pub mail: Option<MailServer>,

@@ -68,6 +68,18 @@ text_id! {
     /// One contract between a customer and a plan.
     AgreementId
 }
+text_id! {
+    /// A bill of the provider.
+    InvoiceId
+}
+text_id! {
+    /// One purchase that is no agreement: a checkout that was begun.
+    PurchaseId
+}
+text_id! {
+    /// One payment, as the provider booked it.
+    ChargeId
+}
 
 /// Given with each claim; only who still holds it may settle the event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::Type)]

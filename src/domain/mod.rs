@@ -4,6 +4,7 @@ pub mod event;
 pub mod fact;
 pub mod ids;
 pub mod instant;
+pub mod money;
 pub mod period;
 pub mod plain;
 pub mod plan;

@@ -44,6 +44,16 @@ fn told(stored: &str) -> String {
         let when = at.map_or_else(|| "later".to_owned(), |at| format!("on {}", moment(at)));
         return format!("This says that it happens {when}. It waits until then.");
     }
+    if let Some((bottles, month)) = stored.strip_prefix("pack of ").and_then(|rest| rest.split_once(" bottles granted for ")) {
+        let month = month.parse().map_or_else(|_| month.to_owned(), Period::in_words);
+        return format!("A pack of {bottles} bottles was added for {month}.");
+    }
+    if let Some(rest) = stored.strip_prefix("dispute over ") {
+        return dispute(rest);
+    }
+    if let Some(moved) = stored.strip_suffix(" recorded").and_then(movements) {
+        return moved;
+    }
     let known = FIXED.iter().find(|(start, _)| stored.starts_with(start));
     known.map_or_else(|| capitalised(stored), |(_, plain)| (*plain).to_owned())
 }
@@ -68,6 +78,22 @@ const FIXED: &[(&str, &str)] = &[
         "parked: the provider's own answer",
         "The billing provider's own answer does not agree with this yet. It is asked again shortly.",
     ),
+    ("parked: the provider has to be asked", "This waits until the billing provider can be asked about it."),
+    ("the pack's bottles are already granted", "The bottles of this pack had been added before."),
+    ("purchase recorded; its bottles come", "Your purchase is known. Its bottles are added as soon as the payment has arrived."),
+    ("the purchase was not paid", "This purchase was not paid, so no bottles were added."),
+    ("nothing new about this money", "Nothing changed: this money had been recorded before."),
+    ("invoice recorded; nothing is owed on it", "An invoice was recorded. Nothing is owed on it."),
+    ("ignored: the provider has no ", "Nothing changed: the billing provider does not have what this is about, or no longer."),
+    (
+        "ignored: it is from the provider's live mode",
+        "Nothing changed: this is about real payments, and this Bottle is set up for a test.",
+    ),
+    (
+        "ignored: it is from the provider's test mode",
+        "Nothing changed: this is a test at the billing provider and no real payment.",
+    ),
+    ("ignored: it is about nothing that is sold here", "Nothing changed: this is about something that is not sold here."),
 ];
 
 fn plan_set(rest: &str) -> String {
@@ -85,10 +111,45 @@ fn payment(rest: &str) -> String {
     let bottles = match rest {
         ", Pro allowance granted" => ", and the bottles of Pro were added.",
         ", Pro allowance already granted" => ". The bottles it pays for had been added before.",
+        "; it opens no new period" => ". It opens no new month, so no bottles were added.",
         "; no Pro plan it belongs to" => ". No Pro plan is known that it belongs to, so no bottles were added.",
         _ => ".",
     };
     format!("Your payment was received{bottles}{cleared}")
+}
+
+/// From `5.00 USD recorded (needs_response); disputed payment taken back of 5.00 USD`.
+fn dispute(rest: &str) -> String {
+    let (money, rest) = rest.split_once(" recorded (").unwrap_or((rest, ""));
+    let (status, moved) =
+        rest.split_once("); ").map_or((rest.trim_end_matches(')'), None), |(status, moved)| (status, Some(moved)));
+    let said = match status {
+        "won" => format!("The dispute about your payment of {money} is over: the payment stands."),
+        "lost" => format!("The dispute about your payment of {money} is over: your bank gave you the money back."),
+        "warning_closed" | "prevented" => format!("The question about your payment of {money} is settled."),
+        _ => format!("Your payment of {money} is disputed through your bank. Your plan and your bottles stay as they are."),
+    };
+    moved.and_then(movements).map_or(said.clone(), |moved| format!("{said} {moved}"))
+}
+
+/// From `payment of 5.00 USD, customer credit of 2.00 USD`; none if it is about something else.
+fn movements(list: &str) -> Option<String> {
+    let all: Option<Vec<String>> = list
+        .split(", ")
+        .map(|one| {
+            let (what, money) = one.rsplit_once(" of ")?;
+            Some(match what {
+                "payment" => format!("You paid {money}."),
+                "refund" => format!("You were given back {money}."),
+                "refund that came back" => format!("A refund of {money} did not reach you and came back to us."),
+                "customer credit" => format!("Your credit changed by {money}."),
+                "disputed payment taken back" => format!("Your bank took {money} back from us."),
+                "disputed payment given back" => format!("Your bank gave {money} back to us."),
+                _ => return None,
+            })
+        })
+        .collect();
+    Some(all?.join(" "))
 }
 
 /// From `Pro allowance of 2026-09, 2026-10 granted`.
@@ -118,6 +179,7 @@ fn capitalised(stored: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::money::{Money, MoneyKind};
     use super::super::plan::Plan;
     use super::super::reason::{Allowance, Newer, Reason};
     use super::*;
@@ -144,7 +206,19 @@ mod tests {
             | Reason::WaitsForPlanKey { .. }
             | Reason::ClaimedByTwo { .. }
             | Reason::FromTheFuture { .. }
-            | Reason::WaitsForProvider { .. } => {}
+            | Reason::WaitsForProvider { .. }
+            | Reason::PackGranted { .. }
+            | Reason::PackAlreadyGranted
+            | Reason::PackAwaited
+            | Reason::PackFailed
+            | Reason::MoneyMoved { .. }
+            | Reason::MoneyKnown
+            | Reason::InvoiceSettled
+            | Reason::Disputed { .. }
+            | Reason::Gone { .. }
+            | Reason::OtherMode { .. }
+            | Reason::NothingOfOurs
+            | Reason::Unasked => {}
         }
     }
 
@@ -198,10 +272,57 @@ mod tests {
             Reason::WaitsForPlanKey { key: "gold".to_owned() },
             Reason::ClaimedByTwo { customer: "c".to_owned() },
             Reason::WaitsForProvider { what: "it is away".to_owned() },
+            Reason::PackAlreadyGranted,
+            Reason::PackAwaited,
+            Reason::PackFailed,
+            Reason::MoneyKnown,
+            Reason::InvoiceSettled,
+            Reason::Gone { object: "sub_1".to_owned() },
+            Reason::OtherMode { live: true },
+            Reason::OtherMode { live: false },
+            Reason::NothingOfOurs,
+            Reason::Unasked,
         ] {
             let stored = reason.to_string();
             assert!(FIXED.iter().any(|(start, _)| stored.starts_with(start)), "{stored} is only repeated, not said");
         }
+    }
+
+    #[test]
+    fn money_and_packs_are_said_in_plain_words() {
+        let sum = |minor: i64| Money { minor, currency: "usd".parse().unwrap() };
+        let period = "2026-10".parse().unwrap();
+        check(&Reason::PackGranted { bottles: 100, period }, "A pack of 100 bottles was added for October 2026.");
+        check(
+            &Reason::PaymentRecorded { allowance: Allowance::NoPeriod, cleared: true },
+            "Your payment was received. It opens no new month, so no bottles were added. Nothing is owed any more.",
+        );
+        for (kind, minor, plain) in [
+            (MoneyKind::Charge, 500, "You paid 5.00 USD."),
+            (MoneyKind::Refund, -120, "You were given back 1.20 USD."),
+            (MoneyKind::RefundFailed, 120, "A refund of 1.20 USD did not reach you and came back to us."),
+            (MoneyKind::Credit, -200, "Your credit changed by 2.00 USD."),
+            (MoneyKind::Dispute, -500, "Your bank took 5.00 USD back from us."),
+            (MoneyKind::DisputeReversal, 500, "Your bank gave 5.00 USD back to us."),
+        ] {
+            check(&Reason::MoneyMoved { moved: vec![(kind, sum(minor))] }, plain);
+        }
+        let two = vec![(MoneyKind::Charge, sum(500)), (MoneyKind::Credit, sum(200))];
+        check(&Reason::MoneyMoved { moved: two }, "You paid 5.00 USD. Your credit changed by 2.00 USD.");
+        let disputed = |status: &str, moved| Reason::Disputed { money: sum(500), status: status.to_owned(), moved };
+        check(
+            &disputed("needs_response", vec![(MoneyKind::Dispute, sum(-500))]),
+            "Your payment of 5.00 USD is disputed through your bank. Your plan and your bottles stay as they are. Your bank took 5.00 USD back from us.",
+        );
+        check(
+            &disputed("lost", vec![]),
+            "The dispute about your payment of 5.00 USD is over: your bank gave you the money back.",
+        );
+        check(
+            &disputed("won", vec![(MoneyKind::DisputeReversal, sum(500))]),
+            "The dispute about your payment of 5.00 USD is over: the payment stands. Your bank gave 5.00 USD back to us.",
+        );
+        check(&disputed("warning_closed", vec![]), "The question about your payment of 5.00 USD is settled.");
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::str::FromStr;
 pub const FREE_BOTTLES: i64 = 10;
 /// What Pro adds: 500 in all.
 pub const PRO_BOTTLES_MORE: i64 = 490;
+/// Of one pack, bought once.
+pub const PACK_BOTTLES: i64 = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Plan {

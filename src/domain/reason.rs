@@ -6,6 +6,7 @@ use std::fmt;
 
 use super::event::Status;
 use super::instant::Instant;
+use super::money::{Money, MoneyKind};
 use super::period::Period;
 use super::plan::Plan;
 use super::told::Doubt;
@@ -58,6 +59,31 @@ pub enum Reason {
     WaitsForProvider {
         what: String,
     },
+    PackGranted {
+        bottles: i64,
+        period: Period,
+    },
+    PackAlreadyGranted,
+    PackAwaited,
+    PackFailed,
+    MoneyMoved {
+        moved: Vec<(MoneyKind, Money)>,
+    },
+    MoneyKnown,
+    InvoiceSettled,
+    Disputed {
+        money: Money,
+        status: String,
+        moved: Vec<(MoneyKind, Money)>,
+    },
+    Gone {
+        object: String,
+    },
+    OtherMode {
+        live: bool,
+    },
+    NothingOfOurs,
+    Unasked,
 }
 
 /// What became of the allowance that a payment is for.
@@ -66,6 +92,8 @@ pub enum Allowance {
     Granted(Vec<Period>),
     AlreadyGranted,
     NoProPlan,
+    /// It paid for a correction, or for something else than a plan.
+    NoPeriod,
 }
 
 /// The event that decides the plan now.
@@ -84,15 +112,39 @@ impl Reason {
             | Self::PaymentRecorded { .. }
             | Self::PaymentFailureRecorded
             | Self::InvoiceOverdueRecorded
-            | Self::NewerStoredGranted { .. } => Status::Applied,
-            Self::NewerStored { .. } | Self::NotCurrentAgreement | Self::NoBillingChange { .. } | Self::NotAPerson { .. } => {
-                Status::Ignored
-            }
+            | Self::NewerStoredGranted { .. }
+            | Self::PackGranted { .. }
+            | Self::PackAlreadyGranted
+            | Self::PackAwaited
+            | Self::PackFailed
+            | Self::MoneyMoved { .. }
+            | Self::MoneyKnown
+            | Self::InvoiceSettled
+            | Self::Disputed { .. } => Status::Applied,
+            Self::NewerStored { .. }
+            | Self::NotCurrentAgreement
+            | Self::NoBillingChange { .. }
+            | Self::NotAPerson { .. }
+            | Self::Gone { .. }
+            | Self::OtherMode { .. }
+            | Self::NothingOfOurs => Status::Ignored,
             Self::WaitsForPerson { .. }
             | Self::WaitsForPlanKey { .. }
             | Self::ClaimedByTwo { .. }
             | Self::FromTheFuture { .. }
-            | Self::WaitsForProvider { .. } => Status::Parked,
+            | Self::WaitsForProvider { .. }
+            | Self::Unasked => Status::Parked,
+        }
+    }
+
+    /// The name of the alert a person must get because of it, if one must.
+    pub fn alert(&self) -> Option<&'static str> {
+        match self {
+            // It has a deadline, until it is over and well.
+            Self::Disputed { status, .. } if !matches!(status.as_str(), "won" | "warning_closed" | "prevented") => {
+                Some("dispute")
+            }
+            _ => None,
         }
     }
 }
@@ -116,6 +168,7 @@ impl fmt::Display for Reason {
                     Allowance::Granted(_) => "payment recorded, Pro allowance granted",
                     Allowance::AlreadyGranted => "payment recorded, Pro allowance already granted",
                     Allowance::NoProPlan => "payment recorded; no Pro plan it belongs to",
+                    Allowance::NoPeriod => "payment recorded; it opens no new period",
                 })?;
                 if *cleared { f.write_str("; no longer past due") } else { Ok(()) }
             }
@@ -140,6 +193,25 @@ impl fmt::Display for Reason {
             Self::WaitsForProvider { what } => {
                 write!(f, "parked: the provider's own answer does not agree yet ({what}); asked again")
             }
+            Self::PackGranted { bottles, period } => write!(f, "pack of {bottles} bottles granted for {period}"),
+            Self::PackAlreadyGranted => f.write_str("the pack's bottles are already granted"),
+            Self::PackAwaited => f.write_str("purchase recorded; its bottles come when it is paid"),
+            Self::PackFailed => f.write_str("the purchase was not paid; no bottles are granted"),
+            Self::MoneyMoved { moved } => {
+                movements(f, moved)?;
+                f.write_str(" recorded")
+            }
+            Self::MoneyKnown => f.write_str("nothing new about this money"),
+            Self::InvoiceSettled => f.write_str("invoice recorded; nothing is owed on it"),
+            Self::Disputed { money, status, moved } => {
+                write!(f, "dispute over {money} recorded ({})", shown(status))?;
+                if moved.is_empty() { Ok(()) } else { f.write_str("; ").and_then(|()| movements(f, moved)) }
+            }
+            Self::Gone { object } => write!(f, "ignored: the provider has no {}, or no longer", shown(object)),
+            Self::OtherMode { live: true } => f.write_str("ignored: it is from the provider's live mode, and this is a test"),
+            Self::OtherMode { live: false } => f.write_str("ignored: it is from the provider's test mode, and this is live"),
+            Self::NothingOfOurs => f.write_str("ignored: it is about nothing that is sold here"),
+            Self::Unasked => f.write_str("parked: the provider has to be asked about it first"),
         }
     }
 }
@@ -149,6 +221,26 @@ fn grants(f: &mut fmt::Formatter<'_>, granted: &[Period]) -> fmt::Result {
         write!(f, "{}{period}", if n == 0 { "; Pro allowance of " } else { ", " })?;
     }
     if granted.is_empty() { Ok(()) } else { f.write_str(" granted") }
+}
+
+fn movements(f: &mut fmt::Formatter<'_>, moved: &[(MoneyKind, Money)]) -> fmt::Result {
+    for (n, (kind, money)) in moved.iter().enumerate() {
+        let what = match kind {
+            MoneyKind::Charge => "payment",
+            MoneyKind::Refund => "refund",
+            MoneyKind::RefundFailed => "refund that came back",
+            MoneyKind::Credit => "customer credit",
+            MoneyKind::Dispute => "disputed payment taken back",
+            MoneyKind::DisputeReversal => "disputed payment given back",
+        };
+        write!(
+            f,
+            "{}{what} of {}",
+            if n == 0 { "" } else { ", " },
+            money.negated().filter(|m| m.minor > 0).unwrap_or(money.clone())
+        )?;
+    }
+    Ok(())
 }
 
 /// Outside words inside a sentence: short, and without control characters.

@@ -37,6 +37,32 @@ pub enum Said {
     NotRead,
     /// The body was pruned; the facts that were stored from it stand.
     AsStored,
+    /// What the provider answered about the object that the event names, as of this moment. Nothing else in the event counts.
+    Answered {
+        at: Instant,
+        facts: Vec<Fact>,
+    },
+    /// The provider has no such object, or no longer.
+    Gone {
+        object: String,
+    },
+    /// It is from the provider's test mode where we are live, or the reverse.
+    OtherMode {
+        live: bool,
+    },
+    /// Only the provider's answer says anything, and this once nobody asks: what an earlier answer said stands.
+    Unasked,
+}
+
+impl Said {
+    /// What it comes to, as far as the event or its provider just said so.
+    pub fn facts(&self) -> &[Fact] {
+        match self {
+            Self::Fact { fact, .. } => std::slice::from_ref(fact),
+            Self::Answered { facts, .. } => facts,
+            Self::Nothing | Self::NotRead | Self::AsStored | Self::Gone { .. } | Self::OtherMode { .. } | Self::Unasked => &[],
+        }
+    }
 }
 
 /// Whom the event names.

@@ -12,6 +12,7 @@ use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_SHA256};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL;
 use jsonwebtoken::DecodingKey;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -140,7 +141,9 @@ impl Stand {
 
     /// Verifies a delivery as the live endpoint does.
     pub async fn verify(&self, body: &[u8], webhook_id: &str) -> Result<Delivery, RoomError> {
-        match self.providers.verify(Source::Kinde, Some(webhook_id), body).await {
+        let value = HeaderValue::from_str(webhook_id).map_err(|error| RoomError::Refused(error.to_string()))?;
+        let headers = HeaderMap::from_iter([(HeaderName::from_static("webhook-id"), value)]);
+        match self.providers.verify(Source::Kinde, &headers, body).await {
             Some(Ok(delivery)) => Ok(delivery),
             Some(Err(error)) => Err(RoomError::Refused(error.to_string())),
             None => Err(RoomError::Refused("no provider is set up".to_owned())),

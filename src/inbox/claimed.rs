@@ -18,6 +18,8 @@ pub struct Claimed {
     pub body: Option<Vec<u8>>,
     pub occurred: Option<Instant>,
     pub received: Instant,
+    /// When it was taken, by the database's clock.
+    pub claimed: Instant,
     /// Failures charged so far.
     pub attempts: i32,
     /// Claims since the last verdict, this one included.
@@ -35,6 +37,7 @@ pub(super) struct ClaimedRow {
     pub body: Option<Vec<u8>>,
     pub occurred_ns: Option<i64>,
     pub received_at: OffsetDateTime,
+    pub claimed_at: OffsetDateTime,
     pub attempts: i32,
     pub claims: i32,
     pub account: Option<AccountId>,
@@ -52,6 +55,7 @@ impl Claimed {
             body: row.body,
             occurred: row.occurred_ns.map(Instant::from_nanos),
             received: Instant::from_datetime(row.received_at),
+            claimed: Instant::from_datetime(row.claimed_at),
             attempts: row.attempts,
             claims: row.claims,
             account: row.account,

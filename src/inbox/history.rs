@@ -107,13 +107,14 @@ impl Row {
     }
 }
 
-/// Events as a worker would get them, without claiming them: for a rehearsal that is rolled back.
+/// Events as a worker would get them, without claiming them: for a rehearsal that is rolled back. Nobody is asked for
+/// one, so there is no claim by whose moment to ask.
 pub async fn as_claimed(db: impl PgExecutor<'_>, ids: &[EventId]) -> sqlx::Result<Vec<Claimed>> {
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     let rows = sqlx::query_as!(
         ClaimedRow,
         r#"select id as "id: EventId", source, dedupe_key as "key: EventKey", type as kind, body, occurred_ns, received_at,
-                  attempts, 1 as "claims!", account_id as "account: AccountId", null::text as replayed_by
+                  received_at as claimed_at, attempts, 1 as "claims!", account_id as "account: AccountId", null::text as replayed_by
            from inbox_events where id = any($1) order by id"#,
         &ids
     )

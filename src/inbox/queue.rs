@@ -35,7 +35,8 @@ pub async fn claim(db: impl PgExecutor<'_>, limit: i64, lease_secs: f64, clock: 
                due_at = coalesce($1, now()) + make_interval(secs => $4)
            from due where e.id = due.id
            returning e.id as "id: EventId", e.source, e.dedupe_key as "key: EventKey", e.type as kind, e.body, e.occurred_ns,
-                     e.received_at, e.attempts, e.claims, e.account_id as "account: AccountId", e.replayed_by"#,
+                     e.received_at, e.attempts, e.claims, e.account_id as "account: AccountId", e.replayed_by,
+                     coalesce($1, now()) as "claimed_at!""#,
         clock.param(),
         limit,
         token.0,

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::header::HeaderMap;
 use sqlx::PgPool;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -65,9 +66,9 @@ impl Intake {
     ///
     /// # Errors
     /// [`Refusal`], within [`ANSWER_WITHIN`]. After `Unavailable` a row may exist that nobody was told of.
-    pub async fn receive(&self, source: Source, webhook_id: Option<&str>, body: &[u8]) -> Result<Receipt, Refusal> {
+    pub async fn receive(&self, source: Source, headers: &HeaderMap, body: &[u8]) -> Result<Receipt, Refusal> {
         let deadline = Instant::now() + ANSWER_WITHIN;
-        let verified = timeout_at(deadline, self.providers.verify(source, webhook_id, body)).await;
+        let verified = timeout_at(deadline, self.providers.verify(source, headers, body)).await;
         let delivery = match verified {
             Ok(Some(Ok(delivery))) => delivery,
             Ok(Some(Err(VerifyError::NotGenuine { why }))) => return Err(Refusal::NotGenuine(why)),

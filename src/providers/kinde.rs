@@ -20,7 +20,7 @@ use time::OffsetDateTime;
 
 use super::fields::{Fields, Twice};
 use super::round::Round;
-use super::{AskError, VerifyError};
+use super::{AskError, DoorError, VerifyError, Ware, Way};
 use crate::clock::Clock;
 use crate::domain::event::{Delivery, Source};
 use crate::domain::fact::Fact;
@@ -41,6 +41,8 @@ pub struct Kinde {
     audiences: Vec<String>,
     /// None: no credentials for it are set, so nobody is asked.
     management: Option<Management>,
+    /// The plan key that is Pro.
+    sells: Option<String>,
 }
 
 impl Kinde {
@@ -50,7 +52,7 @@ impl Kinde {
         let issuers: Vec<_> = issuers.into_iter().map(|issuer| envelope::bare(&issuer).to_owned()).collect();
         let webhook_url = webhook_url.map(|url| envelope::bare(&url).to_owned());
         let audiences = issuers.iter().cloned().chain(webhook_url).collect();
-        Self { jwks, issuers, audiences, management: None }
+        Self { jwks, issuers, audiences, management: None, sells: None }
     }
 
     /// The same tenant, to be asked through its Management API too.
@@ -75,6 +77,23 @@ impl Kinde {
             (None, None) => return Ok(None),
         };
         round.once(&customer, || management.live_agreements(&customer, clock)).await.map(Some)
+    }
+
+    /// Sells Pro under this plan key.
+    #[must_use]
+    pub fn selling(self, plan_key: Option<String>) -> Self {
+        Self { sells: plan_key, ..self }
+    }
+
+    /// Kinde shows its plans in the course of a sign-in, and its portal to who brings their own token.
+    ///
+    /// # Errors
+    /// [`DoorError::NotSold`]: there are no packs at Kinde.
+    pub fn checkout(&self, ware: Ware) -> Result<Way, DoorError> {
+        match (ware, &self.sells) {
+            (Ware::Pro, Some(key)) => Ok(Way::SignIn { plan_interest: key.clone() }),
+            (Ware::Pro, None) | (Ware::Pack, _) => Err(DoorError::NotSold),
+        }
     }
 
     /// Checks a request's body, which is to be one signed token, and reads what intake stores. `webhook_id` is the header of

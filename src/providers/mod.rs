@@ -4,11 +4,13 @@
 
 use std::time::Duration;
 
+use reqwest::header::HeaderMap;
 use time::OffsetDateTime;
 
 use crate::clock::Clock;
 use crate::domain::event::{Delivery, Source};
 use crate::domain::fact::{Fact, PERIOD_OPENED};
+use crate::domain::ids::{CustomerId, KindeUserId};
 use crate::domain::instant::Instant;
 use crate::domain::told::{Answer, Doubt, LAG_MAX, Said, Told, Whose};
 use crate::jwks::token::{Compact, TokenError};
@@ -18,6 +20,7 @@ mod fields;
 pub mod kinde;
 pub mod round;
 pub mod script;
+pub mod stripe;
 
 use contradiction::contradiction;
 use round::Round;
@@ -68,6 +71,59 @@ pub enum AskError {
     Refused { why: String },
 }
 
+/// What is sold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ware {
+    /// Pro, month after month.
+    Pro,
+    /// A pack of bottles, once.
+    Pack,
+}
+
+/// Who wants to go to a provider's page, and how they come back.
+#[derive(Debug, Clone, Copy)]
+pub struct Errand<'a> {
+    pub user: &'a KindeUserId,
+    /// Verified, or none.
+    pub email: Option<&'a str>,
+    /// What the provider knows them as.
+    pub customer: Option<&'a CustomerId>,
+    /// Pages of ours: where they come out, and where they turn back to.
+    pub done: &'a str,
+    pub back: &'a str,
+    /// The same for the same click.
+    pub intent: &'a str,
+}
+
+/// The way to a provider's page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    /// An address to send the person to, now.
+    To(String),
+    /// Through our own sign-in, which takes this wish along.
+    SignIn { plan_interest: String },
+    /// A link that is made with the person's own token, which only their session has.
+    OwnToken,
+}
+
+/// Why there is no way to a provider's page.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum DoorError {
+    #[error("this provider does not sell it")]
+    NotSold,
+    #[error("the provider does not know this person")]
+    NoCustomer,
+    #[error("the provider's page is closed")]
+    Closed,
+    #[error("the provider leads to {0}, which is no page of theirs")]
+    StrangeAddress(String),
+    /// Worth another try.
+    #[error("{0}")]
+    Unavailable(String),
+    #[error("{0}")]
+    Refused(String),
+}
+
 /// A stored event, as far as its provider's arm needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredEvent<'a> {
@@ -79,12 +135,16 @@ pub struct StoredEvent<'a> {
     pub body: Option<&'a [u8]>,
     pub occurred: Option<Instant>,
     pub received: Instant,
+    /// The moment as of which a provider is asked: the claim's, by the database's clock. Every event that was heard of before is
+    /// older than it, whichever process asks, so of two answers the later one knows more.
+    pub asked: Instant,
 }
 
-/// One provider. `checkout` and `portal` join these verbs with the pages that need them.
+/// One provider and its five verbs: name, checkout, portal, verify, resolve.
 #[derive(Debug)]
 pub enum Provider {
     Kinde(kinde::Kinde),
+    Stripe(stripe::Stripe),
     /// Kinde's deliveries, with keys and truth held in memory.
     Script(script::Script),
 }
@@ -93,18 +153,44 @@ impl Provider {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Kinde(_) => "Kinde",
+            Self::Stripe(_) => "Stripe",
             Self::Script(_) => "Script",
         }
     }
 
-    /// Bytes and the header outside the signature → a delivery with its dedupe key.
+    /// The way to pay for something.
+    ///
+    /// # Errors
+    /// See [`DoorError`].
+    pub async fn checkout(&self, errand: &Errand<'_>, ware: Ware) -> Result<Way, DoorError> {
+        match self {
+            Self::Kinde(kinde) => kinde.checkout(ware),
+            Self::Stripe(stripe) => stripe.checkout(errand, ware).await,
+            Self::Script(_) => Err(DoorError::NotSold),
+        }
+    }
+
+    /// The way to manage what is paid.
+    ///
+    /// # Errors
+    /// See [`DoorError`].
+    pub async fn portal(&self, errand: &Errand<'_>) -> Result<Way, DoorError> {
+        match self {
+            Self::Kinde(_) => Ok(Way::OwnToken),
+            Self::Stripe(stripe) => stripe.portal(errand).await,
+            Self::Script(_) => Err(DoorError::NoCustomer),
+        }
+    }
+
+    /// Headers and bytes → a delivery with its dedupe key.
     ///
     /// # Errors
     /// See [`VerifyError`].
-    pub async fn verify(&self, webhook_id: Option<&str>, body: &[u8]) -> Result<Delivery, VerifyError> {
+    pub async fn verify(&self, headers: &HeaderMap, body: &[u8]) -> Result<Delivery, VerifyError> {
         match self {
-            Self::Kinde(kinde) => kinde.verify(body, webhook_id).await,
-            Self::Script(script) => script.verify(body, webhook_id).await,
+            Self::Kinde(kinde) => kinde.verify(body, webhook_id(headers).as_deref()).await,
+            Self::Stripe(stripe) => stripe.verify(headers, body),
+            Self::Script(script) => script.verify(body, webhook_id(headers).as_deref()).await,
         }
     }
 
@@ -112,6 +198,8 @@ impl Provider {
     async fn ask(&self, told: &Told, clock: Clock, round: &Round) -> Result<Option<Answer>, AskError> {
         match self {
             Self::Kinde(kinde) => round.within(kinde.ask(told, clock, round)).await,
+            // What it says is all that its events come to: there is nothing of their own to be confirmed.
+            Self::Stripe(_) => Ok(None),
             Self::Script(script) => script.ask(told, clock),
         }
     }
@@ -125,7 +213,7 @@ pub struct Providers {
 }
 
 impl Providers {
-    fn of(&self, source: Source) -> Option<&Provider> {
+    pub fn of(&self, source: Source) -> Option<&Provider> {
         match source {
             Source::Kinde => self.kinde.as_ref(),
             Source::Stripe => self.stripe.as_ref(),
@@ -143,9 +231,9 @@ impl Providers {
     }
 
     /// None: this provider is not configured here.
-    pub async fn verify(&self, source: Source, webhook_id: Option<&str>, body: &[u8]) -> Option<Result<Delivery, VerifyError>> {
+    pub async fn verify(&self, source: Source, headers: &HeaderMap, body: &[u8]) -> Option<Result<Delivery, VerifyError>> {
         match self.of(source) {
-            Some(provider) => Some(provider.verify(webhook_id, body).await),
+            Some(provider) => Some(provider.verify(headers, body).await),
             None => None,
         }
     }
@@ -153,14 +241,20 @@ impl Providers {
     /// A stored event → what it says, asking the provider where that is set up. No transaction may be open.
     ///
     /// An answer that contradicts its event is stale: it is asked for again for ten minutes from when we heard of the event, and
-    /// so is one that does not come. An event that was older than that when it came is no reason to doubt the answer. From then on, and at once where we are not let in, the event counts by its own word: somebody paid,
-    /// and neither a slow read nor a revoked credential may keep their plan from them.
+    /// so is one that does not come. An event that was older than that when it came is no reason to doubt the answer. From then
+    /// on, and at once where we are not let in, the event counts by its own word: somebody paid, and neither a slow read nor a
+    /// revoked credential may keep their plan from them. Of an event of Stripe's nothing counts but what Stripe answers, so there
+    /// it is the answer that is waited for, however long.
     ///
     /// # Errors
     /// See [`ResolveError`].
     pub async fn resolve(&self, event: StoredEvent<'_>, clock: Clock, round: &Round) -> Result<Told, ResolveError> {
+        let provider = self.of(event.source);
+        if let Some(Provider::Stripe(stripe)) = provider {
+            return stripe.resolve(event).await;
+        }
         let told = Self::read(event)?;
-        let Some(provider) = self.of(event.source).filter(|_| is_worth_asking(&told)) else { return Ok(told) };
+        let Some(provider) = provider.filter(|_| is_worth_asking(&told)) else { return Ok(told) };
         let answered = provider.ask(&told, clock, round).await;
         let age = age(event.received, clock);
         let doubt = match answered {
@@ -204,7 +298,7 @@ impl Providers {
             (Source::Kinde, Some(body)) => {
                 told(kinde::read(body, event.kind).map_err(|why| ResolveError::Unreadable(why.to_string()))?)
             }
-            (Source::Stripe, Some(_)) => Ok(untold(Said::Nothing)),
+            (Source::Stripe, Some(_)) => Ok(stripe::Stripe::read(event)),
         }
     }
 }
@@ -215,6 +309,11 @@ pub fn payload(source: Source, body: &[u8]) -> Option<serde_json::Value> {
         Source::Kinde => serde_json::from_slice(&Compact::split(body).ok()?.payload().ok()?).ok(),
         Source::Stripe | Source::Bottle => serde_json::from_slice(body).ok(),
     }
+}
+
+/// The header that names the attempt. It is outside the signature, so it is only carried along.
+fn webhook_id(headers: &HeaderMap) -> Option<String> {
+    headers.get("webhook-id").and_then(|value| value.to_str().ok()).map(|id| id.chars().take(200).collect())
 }
 
 /// Of an event that will be ignored nothing needs to be known, least of all from a provider that is away.

@@ -18,6 +18,9 @@ use crate::domain::told::{Answer, Told};
 use super::kinde::Kinde;
 use super::{AskError, VerifyError};
 
+/// After no answer.
+const AGAIN_IN: Duration = Duration::from_secs(5);
+
 #[derive(Debug)]
 pub struct Script {
     kinde: Kinde,
@@ -55,9 +58,7 @@ impl Script {
             Clock::Database => Instant::from_datetime(OffsetDateTime::now_utc()),
         };
         match (&*self.truth.lock().unwrap_or_else(PoisonError::into_inner), &told.whose.customer) {
-            (Truth::Away, _) => {
-                Err(AskError::Unavailable { why: "the script says it is away".to_owned(), again_in: Duration::from_secs(5) })
-            }
+            (Truth::Away, _) => Err(AskError::Unavailable { why: "the script says it is away".to_owned(), again_in: AGAIN_IN }),
             (Truth::Live(live), Some(customer)) => {
                 Ok(Some(Answer { asked, live: live.get(customer).cloned().unwrap_or_default() }))
             }

@@ -164,7 +164,7 @@ mod tests {
     fn a_change_is_said_as_before_and_after() {
         let plan = |before: &str, after: &str| Some(PlanChange { before: before.to_owned(), after: after.to_owned() });
         let entry = |key: &str, delta| Granted { key: key.to_owned(), period: "2026-10".to_owned(), delta };
-        let effects = |plan, entries| Effects { plan, entries, newer: None };
+        let effects = |plan, entries| Effects { plan, entries, money: Vec::new(), newer: None };
         let upgrade = effects(plan("free", "pro"), vec![entry("free:1:2026-10", 10), entry("pro:1:2026-10", 490)]);
         assert_eq!(change(&upgrade).unwrap(), "Free → Pro · 10 → 500 bottles for October 2026");
         assert_eq!(change(&effects(plan("pro", "pro"), vec![])), None);

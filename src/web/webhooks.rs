@@ -52,7 +52,7 @@ pub async fn receive(State(app): State<AppState>, Path(provider): Path<String>, 
     };
     let webhook_id =
         headers.get("webhook-id").and_then(|value| value.to_str().ok()).map(|id| id.chars().take(200).collect::<String>());
-    match app.intake.receive(source, webhook_id.as_deref(), &body).await {
+    match app.intake.receive(source, &headers, &body).await {
         Ok(receipt) => Json(Stored { event: receipt.event, copy: receipt.copy }).into_response(),
         Err(Refusal::NotConfigured) => problem(StatusCode::NOT_IMPLEMENTED, "this provider is not configured here"),
         Err(Refusal::NotGenuine(why)) => {

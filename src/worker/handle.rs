@@ -95,6 +95,11 @@ impl Engine {
         for (ready, settlement) in ours.iter().zip(&settlements) {
             tracing::info!(event = %ready.event.key, status = %settlement.status, reason = settlement.reason, "event settled");
         }
+        for (ready, verdict) in ours.iter().zip(&applied.verdicts) {
+            if let Some(alert) = verdict.reason.alert() {
+                tracing::error!(event = %ready.event.key, alert = alert, reason = %verdict.reason, "a person has to look at this");
+            }
+        }
         outcomes.extend(settlements.iter().map(|s| Outcome::Settled { id: s.id, status: s.status }));
         Ok(outcomes)
     }

@@ -209,5 +209,6 @@ fn stored(event: &Claimed) -> StoredEvent<'_> {
         body: event.body.as_deref(),
         occurred: event.occurred,
         received: event.received,
+        asked: event.claimed,
     }
 }

@@ -62,10 +62,10 @@ impl Engine {
                 return self.failed(event, &Trouble::Unreadable(why.clone()), charge).await;
             }
             Halt::Resolve(ResolveError::NotYet { what }) => self.park_for_provider(event, what).await,
-            // Not for ever: ten minutes after its arrival an event counts by its own word.
+            // Not for ever: ten minutes after its arrival an event counts by its own word, unless only its provider can tell.
             Halt::Resolve(ResolveError::Unavailable { why, again_in }) => {
-                tracing::warn!(event = %event.key, why, "the provider could not be asked; tried again later");
-                self.give_back(&[event], again_in.as_secs_f64().max(UNCHARGED_WAIT_SECS)).await;
+                tracing::warn!(event = %event.key, why, ?again_in, "the provider could not be asked; tried again later");
+                self.give_back(&[event], again_in.as_secs_f64()).await;
                 return Outcome::Released;
             }
         };

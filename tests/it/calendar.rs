@@ -47,7 +47,7 @@ fn parsed(feed: &str) -> ICalendar {
 
 fn texts(calendar: &ICalendar, wanted: &ICalendarProperty) -> Vec<String> {
     let events = calendar.components.iter().filter(|c| c.component_type == ICalendarComponentType::VEvent);
-    let entries = events.flat_map(|c| &c.entries).filter(|e| e.name == wanted);
+    let entries = events.flat_map(|c| &c.entries).filter(|e| e.name == *wanted);
     let values = entries.filter_map(|e| e.values.first());
     values
         .map(|v| match v {

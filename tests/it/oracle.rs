@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use bottle::domain::event::Source;
-use bottle::domain::fact::{Dated, Fact, LiveAgreement};
+use bottle::domain::fact::{Agreement, Dated, Fact, InvoiceState, LiveAgreement};
 use bottle::domain::ids::AgreementId;
 use bottle::domain::instant::Instant;
 use bottle::domain::period::Period;
@@ -105,7 +105,16 @@ impl Verdict {
 #[derive(Debug, Clone, Copy)]
 enum Candidate<'a> {
     Told(&'a Dated),
-    Listed { snapshot: &'a Dated, live: &'a LiveAgreement, deciding: Ns },
+    Listed {
+        snapshot: &'a Dated,
+        live: &'a LiveAgreement,
+        deciding: Ns,
+    },
+    /// The answer that counts about one agreement.
+    Answered {
+        answer: &'a Dated,
+        agreement: &'a Agreement,
+    },
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -129,7 +138,7 @@ fn decide(facts: &[&Dated], keys: &PlanKeys, t: Ns) -> Verdict {
         Some(newest) => match keys.plan_of(newest.plan_key()) {
             Some(plan) => Verdict { plan, since: Some(newest.deciding()) },
             None => {
-                let before = as_before(newest.deciding() - CHANGE, facts, keys);
+                let before = as_before(newest.changed_at(), facts, keys);
                 let known = sight.newest_live(|one| keys.plan_of(one.plan_key()).is_some());
                 let known = known.map(|one| (keys.plan_of(one.plan_key()), Some(one.deciding())));
                 known.into_iter().filter_map(|(plan, since)| Some(Verdict { plan: plan?, since })).fold(before, Verdict::better)
@@ -161,7 +170,18 @@ impl<'a> Sight<'a> {
         let counts = |start: &Dated| snapshot.is_none_or(|snapshot| start.order() > snapshot.order());
         let told = self.facts.iter().copied().filter(|dated| is_start(dated) && counts(dated)).map(Candidate::Told);
         let listed = snapshot.into_iter().flat_map(|snapshot| self.listed(snapshot));
-        told.chain(listed).collect()
+        told.chain(listed).chain(self.answered()).collect()
+    }
+
+    /// About each agreement one answer counts: that it is over, else the newest. One that ended as it began never was.
+    fn answered(&self) -> Vec<Candidate<'a>> {
+        let all: Vec<(&'a Dated, &'a Agreement)> = self.facts.iter().filter_map(|dated| answer(dated)).collect();
+        let outdone = |(dated, one): &(&Dated, &Agreement)| {
+            all.iter()
+                .any(|(other, later)| later.agreement == one.agreement && (later.over, other.order()) > (one.over, dated.order()))
+        };
+        let counts = all.iter().filter(|one| !outdone(one) && one.1.until.is_none_or(|until| until > one.1.began));
+        counts.map(|(answer, agreement)| Candidate::Answered { answer, agreement }).collect()
     }
 
     fn listed(&self, snapshot: &'a Dated) -> Vec<Candidate<'a>> {
@@ -185,6 +205,9 @@ impl<'a> Sight<'a> {
     }
 
     fn is_live(&self, start: &Candidate<'a>) -> bool {
+        if let Candidate::Answered { agreement, .. } = start {
+            return agreement.until.is_none_or(|until| ns(until) > self.t);
+        }
         self.ends().filter(|end| self.is_ended_by(start, end)).all(|end| end.takes_effect > self.t)
     }
 
@@ -192,6 +215,8 @@ impl<'a> Sight<'a> {
         match start {
             Candidate::Told(_) => self.told_is_ended_by(start, end),
             Candidate::Listed { snapshot, live, .. } => listed_is_ended_by(ns(snapshot.at), &live.agreement, end),
+            // Nobody else is asked when it ends.
+            Candidate::Answered { .. } => false,
         }
     }
 
@@ -223,6 +248,9 @@ impl<'a> Sight<'a> {
     }
 
     fn ended_at(&self, start: &Candidate<'a>) -> Option<Ns> {
+        if let Candidate::Answered { agreement, .. } = start {
+            return agreement.until.map(ns);
+        }
         self.ends().filter(|end| self.is_ended_by(start, end)).map(|end| end.takes_effect).min()
     }
 
@@ -244,10 +272,19 @@ fn listed_is_ended_by(asked: Ns, agreement: &AgreementId, end: &End<'_>) -> bool
 }
 
 impl<'a> Candidate<'a> {
+    /// What was known before this is what was before it.
+    fn changed_at(&self) -> Ns {
+        match self {
+            Self::Answered { answer, .. } => ns(answer.at),
+            Self::Told(_) | Self::Listed { .. } => self.deciding() - CHANGE,
+        }
+    }
+
     fn at(&self) -> Ns {
         match self {
             Self::Told(dated) => ns(dated.at),
             Self::Listed { snapshot, .. } => ns(snapshot.at),
+            Self::Answered { agreement, .. } => ns(agreement.began),
         }
     }
 
@@ -255,6 +292,7 @@ impl<'a> Candidate<'a> {
         match self {
             Self::Told(dated) => ns(dated.at),
             Self::Listed { deciding, .. } => *deciding,
+            Self::Answered { agreement, .. } => ns(agreement.began),
         }
     }
 
@@ -263,6 +301,7 @@ impl<'a> Candidate<'a> {
             Self::Told(Dated { fact: Fact::Start { plan_key, .. }, .. }) => plan_key,
             Self::Told(_) => unreachable!("only Starts are candidates"),
             Self::Listed { live, .. } => &live.plan_key,
+            Self::Answered { agreement, .. } => &agreement.plan_key,
         }
     }
 
@@ -272,6 +311,7 @@ impl<'a> Candidate<'a> {
             Self::Told(Dated { fact: Fact::Start { agreement, .. }, .. }) => agreement.as_ref(),
             Self::Told(_) => None,
             Self::Listed { live, .. } => Some(&live.agreement),
+            Self::Answered { agreement, .. } => Some(&agreement.agreement),
         }
     }
 
@@ -281,6 +321,13 @@ impl<'a> Candidate<'a> {
 
     fn is_newer_than(&self, other: &Self, keys: &PlanKeys) -> bool {
         match (self, other) {
+            (Self::Answered { agreement: one, .. }, Self::Answered { agreement: other, .. }) => {
+                // Whoever pays for Pro has it.
+                let weight = |one: &Agreement| (keys.plan_of(&one.plan_key), one.began, one.agreement.clone());
+                weight(one) > weight(other)
+            }
+            (Self::Answered { .. }, _) => false,
+            (_, Self::Answered { .. }) => true,
             (Self::Told(one), Self::Told(other)) => one.order() > other.order(),
             (Self::Told(_), Self::Listed { .. }) => true,
             (Self::Listed { .. }, Self::Told(_)) => false,
@@ -295,6 +342,13 @@ impl<'a> Candidate<'a> {
 
 fn is_start(dated: &Dated) -> bool {
     matches!(dated.fact, Fact::Start { .. })
+}
+
+fn answer(dated: &Dated) -> Option<(&Dated, &Agreement)> {
+    match &dated.fact {
+        Fact::Agreement(agreement) => Some((dated, agreement)),
+        _ => None,
+    }
 }
 
 fn end(dated: &Dated) -> Option<End<'_>> {
@@ -313,7 +367,18 @@ fn end(dated: &Dated) -> Option<End<'_>> {
 fn pro_periods(facts: &[&Dated], keys: &PlanKeys) -> BTreeSet<Period> {
     let belonging = payments_that_belong(facts, keys);
     let grants = |dated: &Dated| is_pro_start(dated, keys) || dated.fact == Fact::Opened || has(&belonging, dated);
-    facts.iter().filter(|dated| grants(dated)).map(|dated| Period::of(dated.at)).collect()
+    let granted = facts.iter().filter(|dated| grants(dated)).map(|dated| Period::of(dated.at));
+    granted.chain(facts.iter().filter_map(|dated| billed_period(dated, keys))).collect()
+}
+
+/// A bill that was paid for Pro says itself for when.
+fn billed_period(dated: &Dated, keys: &PlanKeys) -> Option<Period> {
+    match &dated.fact {
+        Fact::Invoice { state: InvoiceState::Paid { opens: Some((plan_key, from)) }, .. } => {
+            (keys.plan_of(plan_key) == Some(Plan::Pro)).then(|| Period::of(*from))
+        }
+        _ => None,
+    }
 }
 
 /// The smallest set of payments that the rule holds for: nothing belongs only through itself.
@@ -357,8 +422,18 @@ fn past_due_since(facts: &[&Dated], keys: &PlanKeys, now: Ns) -> Option<Instant>
     let is_bad = |dated: &Dated| matches!(dated.fact, Fact::PaymentFailed { .. } | Fact::Overdue { .. });
     let is_paid_later =
         |bad: &Dated| facts.iter().any(|paid| matches!(paid.fact, Fact::Paid { .. }) && paid.order() > bad.order());
-    let is_over = |bad: &Dated| plan_ends(facts, keys, now).iter().any(|end| ns(bad.at) <= *end + CHANGE);
-    facts.iter().filter(|bad| is_bad(bad) && !is_paid_later(bad) && !is_over(bad)).map(|bad| bad.at).min()
+    let is_over = |bad: Instant| plan_ends(facts, keys, now).iter().any(|end| ns(bad) <= *end + CHANGE);
+    let told = facts.iter().filter(|bad| is_bad(bad) && !is_paid_later(bad)).map(|bad| bad.at);
+    let billed = facts.iter().filter_map(|dated| owed_since(dated, facts));
+    told.chain(billed).filter(|bad| !is_over(*bad)).min()
+}
+
+/// A bill is owed if the newest answer about it says so.
+fn owed_since(dated: &Dated, facts: &[&Dated]) -> Option<Instant> {
+    let Fact::Invoice { invoice, state: InvoiceState::Owed { since }, .. } = &dated.fact else { return None };
+    let is_same = |other: &Dated| matches!(&other.fact, Fact::Invoice { invoice: id, .. } if id == invoice);
+    let newest = !facts.iter().any(|other| is_same(other) && other.order() > dated.order());
+    newest.then_some(*since)
 }
 
 /// The moments up to now at which the plan ended and, one change later, nothing had taken its place.
@@ -366,10 +441,13 @@ fn plan_ends(facts: &[&Dated], keys: &PlanKeys, now: Ns) -> Vec<Ns> {
     let may_end = |dated: &Dated| match &dated.fact {
         Fact::Start { plan_key, .. } if keys.plan_of(plan_key) == Some(Plan::Free) => Some(ns(dated.at)),
         Fact::Snapshot { .. } => Some(ns(dated.at)),
+        Fact::Agreement(agreement) => agreement.until.map(ns),
         _ => end(dated).map(|end| end.takes_effect),
     };
     let is_free_after = |moment: Ns| {
-        let known: Facts<'_> = facts.iter().copied().filter(|dated| ns(dated.at) <= moment + CHANGE).collect();
+        // An answer about an agreement is about all of its time.
+        let counts = |dated: &Dated| ns(dated.at) <= moment + CHANGE || answer(dated).is_some();
+        let known: Facts<'_> = facts.iter().copied().filter(|dated| counts(dated)).collect();
         decide(&known, keys, moment + CHANGE).plan == Plan::Free
     };
     facts.iter().filter_map(|dated| may_end(dated)).filter(|moment| *moment <= now && is_free_after(*moment)).collect()
@@ -1130,6 +1208,130 @@ mod tests {
                 &["10-02 10:00:00 bottle opened", "11-02 10:00:00 stripe paid -", "11-10 10:00:00 paid -"],
                 "11-24 10:00:00",
                 "free; 2026-10 2026-11",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn the_newest_answer_about_an_agreement_is_how_it_stands() {
+        check(&[
+            (
+                "An agreement that the provider shows is the plan from its own beginning, and grants nothing by itself.",
+                &["10-21 10:00:05 stripe answer a pro from 10-21 10:00:00"],
+                "10-22 10:00:00",
+                "pro since 10-21 10:00:00",
+            ),
+            (
+                "Of two answers the later one counts, whichever was heard first.",
+                &[
+                    "10-21 10:00:05 stripe answer a pro from 10-21 10:00:00",
+                    "10-21 10:00:07 stripe answer a pro from 10-21 10:00:00 to 10-21 10:00:00",
+                ],
+                "10-22 10:00:00",
+                "free",
+            ),
+            (
+                "Over is over, even if a wrong clock dates another answer later.",
+                &[
+                    "10-25 10:00:05 stripe over a pro from 10-21 10:00:00 to 10-25 10:00:00",
+                    "10-26 10:00:07 stripe answer a pro from 10-21 10:00:00",
+                ],
+                "10-27 10:00:00",
+                "free since 10-25 10:00:00",
+            ),
+            (
+                "Canceled for later, it lasts until then.",
+                &["10-25 10:00:05 stripe answer a pro from 10-21 10:00:00 to 11-21 10:00:00"],
+                "11-21 09:59:59.999999999",
+                "pro since 10-21 10:00:00",
+            ),
+            (
+                "And no longer.",
+                &["10-25 10:00:05 stripe answer a pro from 10-21 10:00:00 to 11-21 10:00:00"],
+                "11-21 10:00:00",
+                "free since 11-21 10:00:00",
+            ),
+            (
+                "Taken up again before it ran out, it does not run out.",
+                &[
+                    "10-25 10:00:05 stripe answer a pro from 10-21 10:00:00 to 11-21 10:00:00",
+                    "10-26 10:00:05 stripe answer a pro from 10-21 10:00:00",
+                ],
+                "12-21 10:00:00",
+                "pro since 10-21 10:00:00",
+            ),
+            (
+                "Who pays for Pro has it, whatever else they began later.",
+                &[
+                    "10-21 10:00:05 stripe answer a pro from 10-21 10:00:00",
+                    "10-22 10:00:05 stripe answer b starter from 10-22 10:00:00",
+                    "10-23 10:00:05 stripe answer c gold from 10-23 10:00:00",
+                ],
+                "10-24 10:00:00",
+                "pro since 10-21 10:00:00",
+            ),
+            (
+                "The same agreement on a plan nobody knows keeps what it gave.",
+                &[
+                    "10-21 10:00:05 stripe answer a pro from 10-21 10:00:00",
+                    "10-21 10:00:06 stripe answer a gold from 10-21 10:00:00",
+                ],
+                "10-24 10:00:00",
+                "pro since 10-21 10:00:00",
+            ),
+            (
+                "A paid bill grants the month it says, not the one in which it was asked about.",
+                &[
+                    "11-02 10:00:00 stripe bill i paid pro from 10-31 23:59:59",
+                    "11-02 10:00:00 stripe bill j paid starter from 11-01 10:00:00",
+                ],
+                "11-03 10:00:00",
+                "free; 2026-10",
+            ),
+            ("A correction grants nothing.", &["11-02 10:00:00 stripe bill i paid"], "11-03 10:00:00", "free"),
+            (
+                "A bill that was tried in vain is owed, and takes nothing away.",
+                &[
+                    "10-21 10:00:05 stripe answer a pro from 10-21 10:00:00",
+                    "11-22 10:00:00 stripe bill i owed from 11-21 10:00:00",
+                ],
+                "11-23 10:00:00",
+                "pro since 10-21 10:00:00, past due since 11-21 10:00:00",
+            ),
+            (
+                "Paid, it is owed no more; an older answer, heard later, does not bring it back.",
+                &[
+                    "10-21 10:00:05 stripe answer a pro from 10-21 10:00:00",
+                    "11-25 10:00:00 stripe bill i paid pro from 11-21 10:00:00",
+                    "11-22 10:00:00 stripe bill i owed from 11-21 10:00:00",
+                ],
+                "11-26 10:00:00",
+                "pro since 10-21 10:00:00; 2026-11",
+            ),
+            (
+                "Another bill that was paid, asked about again, settles nothing.",
+                &[
+                    "10-21 10:00:05 stripe answer a pro from 10-21 10:00:00",
+                    "11-22 10:00:00 stripe bill i owed from 11-21 10:00:00",
+                    "11-25 10:00:00 stripe bill j paid pro from 10-21 10:00:00",
+                ],
+                "11-26 10:00:00",
+                "pro since 10-21 10:00:00, past due since 11-21 10:00:00; 2026-10",
+            ),
+            (
+                "The plan's end settles it, also where one hears of that much later.",
+                &[
+                    "12-20 10:00:05 stripe over a pro from 10-21 10:00:00 to 12-05 10:00:00",
+                    "11-22 10:00:00 stripe bill i owed from 11-21 10:00:00",
+                ],
+                "12-26 10:00:00",
+                "free since 12-05 10:00:00",
+            ),
+            (
+                "Stripe's end is not Kinde's.",
+                &["10-21 10:00:00 start a pro", "10-25 10:00:05 stripe over a pro from 10-21 10:00:00 to 10-25 10:00:00"],
+                "10-26 10:00:00",
+                "pro since 10-21 10:00:00; 2026-10",
             ),
         ]);
     }

@@ -246,14 +246,16 @@ async fn the_help_names_every_setting_and_the_exit_codes_of_every_command() {
     let home = Home::new();
     let said = home.run(&["--help"], &[]).await;
     assert_eq!(said.code, Some(0));
-    let settings = include_str!("../../src/config/given.rs").split("env = \"").skip(1).filter_map(|rest| rest.split('"').next());
-    let settings: Vec<&str> = settings.collect();
-    assert!(settings.len() >= 11 && settings.contains(&"DATABASE_URL"), "{settings:?}");
+    let sources = [include_str!("../../src/config/given.rs"), include_str!("../../src/config/stripe.rs")];
+    let named = |source: &'static str| source.split("env = \"").skip(1).filter_map(|rest| rest.split('"').next());
+    let settings: Vec<&str> = sources.into_iter().flat_map(named).collect();
+    assert!(settings.len() >= 25 && ["DATABASE_URL", "STRIPE_SECRET_KEY"].iter().all(|s| settings.contains(s)), "{settings:?}");
     for setting in settings {
         assert!(said.out.contains(&format!("[env: {setting}")), "{setting} is not in\n{}", said.out);
     }
     let codes = said.out.split_once("Exit codes: 2 for wrong usage").unwrap().1;
-    for command in ["serve", "web", "worker", "replay", "engine-room", "local-kinde", "local-kinde send"] {
+    for command in ["serve", "web", "worker", "check", "replay", "engine-room", "local-kinde", "local-kinde send", "local-stripe"]
+    {
         assert!(codes.lines().any(|line| line.contains(command) && line.contains(" 0 ") && line.contains(", 1 ")), "{command}");
         let args: Vec<&str> = command.split(' ').chain(["--help"]).collect();
         let said = home.run(&args, &[]).await;

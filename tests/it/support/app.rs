@@ -55,6 +55,7 @@ pub struct Setup {
     pub jwks: Option<Jwks>,
     /// With it Kinde is asked to confirm events.
     pub management: Option<Management>,
+    pub stripe: Option<Provider>,
     pub checkpoints: Checkpoints,
     pub worker: bool,
     pub https: bool,
@@ -70,6 +71,7 @@ impl Default for Setup {
         Self {
             jwks: Some(Jwks::held([TENANT.held()])),
             management: None,
+            stripe: None,
             checkpoints: Checkpoints::default(),
             worker: false,
             https: false,
@@ -142,7 +144,7 @@ impl Setup {
                 None => kinde,
             })
         });
-        let providers = Arc::new(Providers { kinde, stripe: None });
+        let providers = Arc::new(Providers { kinde, stripe: self.stripe });
         let (wake, stop) = (Wake::default(), CancellationToken::new());
         let mut running = Vec::new();
 

@@ -4,8 +4,8 @@
 //! Nothing here calls the code under test except for the nouns of `domain`: times in claims are read by hand.
 
 use bottle::domain::event::Source;
-use bottle::domain::fact::{Dated, Fact, LiveAgreement};
-use bottle::domain::ids::{AgreementId, EventId, EventKey};
+use bottle::domain::fact::{Agreement, Dated, Fact, InvoiceState, LiveAgreement};
+use bottle::domain::ids::{AgreementId, EventId, EventKey, InvoiceId};
 use bottle::domain::instant::Instant;
 use proptest::collection::vec;
 use proptest::option;
@@ -31,6 +31,8 @@ pub fn moment(text: &str) -> Instant {
 
 /// One fact a line, its event key by its place: `10-21 10:00:00 [stripe|bottle] start a pro`. The others are `change a pro`,
 /// `end a [at 11-21 10:00:00]`, `paid a`, `failed a`, `overdue a`, `opened`, `snapshot a=pro b=starter`. `-` names no agreement.
+/// Answers of a provider are `answer a pro from 10-21 10:00:00 [to 11-21 10:00:00]`, `over …` likewise, `bill i paid [pro from …]`,
+/// `bill i owed from …` and `bill i settled`.
 pub fn told(lines: &[&str]) -> Vec<Dated> {
     lines.iter().zip(1..).map(|(line, n)| one_line(line, n)).collect()
 }
@@ -67,6 +69,23 @@ fn one_line(line: &str, n: i64) -> Dated {
                 })
                 .collect(),
         },
+        verb @ ("answer" | "over") => Fact::Agreement(Agreement {
+            agreement: AgreementId(words[1].to_owned()),
+            plan_key: plan_key(words[2]),
+            began: moment(&words[4..6].join(" ")),
+            until: words.get(7).map(|_| moment(&words[7..9].join(" "))),
+            over: verb == "over",
+        }),
+        "bill" => Fact::Invoice {
+            invoice: InvoiceId(words[1].to_owned()),
+            agreement: None,
+            state: match words[2] {
+                "paid" => InvoiceState::Paid { opens: words.get(3).map(|key| (plan_key(key), moment(&words[5..7].join(" ")))) },
+                "owed" => InvoiceState::Owed { since: moment(&words[4..6].join(" ")) },
+                "settled" => InvoiceState::Settled,
+                _ => panic!("`{line}` is no fact"),
+            },
+        },
         _ => panic!("`{line}` is no fact"),
     };
     Dated { at, source, event: EventId(n), key: EventKey(format!("event_{n:02}")), fact }
@@ -91,8 +110,15 @@ pub fn history() -> impl Strategy<Value = Vec<Dated>> {
             .into_iter()
             .zip(1..)
             .map(|((at, (mut fact, takes_effect), source, salt), n)| {
-                if let (Fact::End { effective, .. }, Some(when)) = (&mut fact, takes_effect) {
-                    *effective = Some(when.in_pool(&pool));
+                match (&mut fact, takes_effect.map(|[first, second]| (first.in_pool(&pool), second.in_pool(&pool)))) {
+                    (Fact::End { effective, .. }, Some((when, _))) => *effective = Some(when),
+                    (Fact::Agreement(one), Some((began, until))) => {
+                        one.began = began;
+                        one.until = one.until.map(|_| until);
+                    }
+                    (Fact::Invoice { state: InvoiceState::Owed { since }, .. }, Some((when, _))) => *since = when,
+                    (Fact::Invoice { state: InvoiceState::Paid { opens: Some((_, from)) }, .. }, Some((when, _))) => *from = when,
+                    _ => {}
                 }
                 let source = if fact == Fact::Opened { Source::Bottle } else { source };
                 let key = EventKey(format!("event_{salt:02x}{n:02}"));
@@ -112,6 +138,7 @@ pub fn reading_of(history: &[Dated]) -> impl Strategy<Value = Instant> + use<> {
     let mut pool: Vec<i64> = history.iter().map(|dated| dated.at.nanos()).collect();
     pool.extend(history.iter().filter_map(|dated| match &dated.fact {
         Fact::End { effective, .. } => effective.map(Instant::nanos),
+        Fact::Agreement(one) => one.until.map(Instant::nanos),
         _ => None,
     }));
     pool.push(moment("12-31 00:00:00").nanos());
@@ -180,15 +207,15 @@ fn source() -> impl Strategy<Value = Source> {
     prop_oneof![5 => Just(Source::Kinde), 1 => Just(Source::Stripe)]
 }
 
-/// A fact, and for some Ends when it takes effect.
-fn fact() -> impl Strategy<Value = (Fact, Option<Near>)> {
+/// A fact, and for some the moments it names: when an End takes effect, what an agreement's time or a bill's is.
+fn fact() -> impl Strategy<Value = (Fact, Option<[Near; 2]>)> {
     let bare = |fact: BoxedStrategy<Fact>| fact.prop_map(|fact| (fact, None));
     let start = (agreement(), plan_key_sold(), any::<bool>()).prop_map(|(agreement, plan_key, changed)| Fact::Start {
         agreement,
         plan_key,
         changed,
     });
-    let end = (agreement(), option::of(near()))
+    let end = (agreement(), option::of([near(), near()]))
         .prop_map(|(agreement, takes_effect)| (Fact::End { agreement, effective: None }, takes_effect));
     let live = (agreement().prop_filter_map("a live agreement has a name", |a| a), plan_key_sold())
         .prop_map(|(agreement, plan_key)| LiveAgreement { agreement, plan_key });
@@ -198,7 +225,25 @@ fn fact() -> impl Strategy<Value = (Fact, Option<Near>)> {
         live.dedup_by(|one, other| one.agreement == other.agreement);
         live
     });
+    let named = || agreement().prop_filter_map("an agreement that is shown has a name", |a| a);
+    let shown = (named(), plan_key_sold(), any::<bool>(), prop_oneof![3 => Just(false), 1 => Just(true)], [near(), near()])
+        .prop_map(|(agreement, plan_key, ends, over, moments)| {
+            let nothing = Instant::from_nanos(0);
+            let until = (ends || over).then_some(nothing);
+            (Fact::Agreement(Agreement { agreement, plan_key, began: nothing, until, over }), Some(moments))
+        });
+    let state = prop_oneof![
+        3 => plan_key_sold().prop_map(|key| InvoiceState::Paid { opens: Some((key, Instant::from_nanos(0))) }),
+        1 => Just(InvoiceState::Paid { opens: None }),
+        3 => Just(InvoiceState::Owed { since: Instant::from_nanos(0) }),
+        1 => Just(InvoiceState::Settled),
+    ];
+    let bill = (select(vec!["i", "j"]), state, [near(), near()]).prop_map(|(id, state, moments)| {
+        (Fact::Invoice { invoice: InvoiceId(id.to_owned()), agreement: None, state }, Some(moments))
+    });
     prop_oneof![
+        2 => shown,
+        2 => bill,
         6 => bare(start.boxed()),
         5 => end,
         4 => bare(agreement().prop_map(|agreement| Fact::Paid { agreement }).boxed()),

@@ -23,6 +23,7 @@ pub mod pipeline;
 pub mod sample_run;
 pub mod sealed;
 pub mod smtp;
+pub mod till;
 pub mod tokens;
 pub mod visitor;
 pub mod wire;

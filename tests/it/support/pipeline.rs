@@ -23,6 +23,7 @@ use bottle::replay;
 use bottle::wake::Wake;
 use bottle::worker;
 use bottle::worker::process::{Engine, Outcome};
+use reqwest::header::{HeaderMap, HeaderName};
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgPool};
 use time::OffsetDateTime;
@@ -110,7 +111,7 @@ impl Pipeline {
     /// Under this `webhook-id` header.
     pub async fn deliver_under(&self, claims: &Value, header: &str) -> Stored {
         let body = TENANT.sign_event(claims.to_string()).into_bytes();
-        let verified = self.providers.verify(Source::Kinde, Some(header), &body).await.unwrap();
+        let verified = self.providers.verify(Source::Kinde, &named(header), &body).await.unwrap();
         let delivery = verified.unwrap();
         self.store(&[&delivery], &Checkpoints::default()).await.remove(0)
     }
@@ -281,6 +282,11 @@ impl Pipeline {
             .await;
         assert_eq!(bare, 0, "an account without the bottles of the month it was made in");
     }
+}
+
+/// The headers of a delivery under this `webhook-id`.
+fn named(webhook_id: &str) -> HeaderMap {
+    HeaderMap::from_iter([(HeaderName::from_static("webhook-id"), webhook_id.parse().unwrap())])
 }
 
 /// An observer from what it decides at each step.

@@ -1,0 +1,91 @@
+//! The pages on which people pay and manage what they pay: checkout and portal.
+//!
+//! Both are made for one click and live shortly. Their addresses come from Stripe, and a person is sent there, so they are looked
+//! at before.
+
+use reqwest::Url;
+
+use super::Stripe;
+use super::api::Found;
+use super::objects::{Portal, Session};
+use super::reading::{MARK_TENANT, MARK_USER};
+use crate::providers::{DoorError, Errand, ResolveError, Ware, Way};
+
+impl Stripe {
+    /// A checkout for one subscription, or one pack. `errand.intent` names the click: asked for twice, it is one checkout.
+    ///
+    /// # Errors
+    /// See [`DoorError`].
+    pub async fn checkout(&self, errand: &Errand<'_>, ware: Ware) -> Result<Way, DoorError> {
+        let (mode, price, inherits) = match ware {
+            Ware::Pro => ("subscription", self.shop.price_pro.as_str(), "subscription_data"),
+            Ware::Pack => {
+                let pack = self.shop.price_pack.as_deref().ok_or(DoorError::NotSold)?;
+                ("payment", pack, "payment_intent_data")
+            }
+        };
+        let user = errand.user.as_str();
+        let mut form = vec![
+            ("mode".to_owned(), mode.to_owned()),
+            ("line_items[0][price]".to_owned(), price.to_owned()),
+            ("line_items[0][quantity]".to_owned(), "1".to_owned()),
+            ("success_url".to_owned(), errand.done.to_owned()),
+            ("cancel_url".to_owned(), errand.back.to_owned()),
+            ("client_reference_id".to_owned(), user.to_owned()),
+        ];
+        // Nothing is passed on by itself from a checkout to what comes of it.
+        for place in ["metadata".to_owned(), format!("{inherits}[metadata]")] {
+            form.push((format!("{place}[{MARK_USER}]"), user.to_owned()));
+            form.push((format!("{place}[{MARK_TENANT}]"), self.shop.tenant.clone()));
+        }
+        match (errand.customer, errand.email) {
+            (Some(customer), _) => form.push(("customer".to_owned(), customer.0.clone())),
+            (None, Some(email)) => form.push(("customer_email".to_owned(), email.to_owned())),
+            (None, None) => {}
+        }
+        if mode == "payment" && errand.customer.is_none() {
+            // Without a customer there is no portal later, and refunds name nobody.
+            form.push(("customer_creation".to_owned(), "always".to_owned()));
+        }
+        let key = format!("bottle-checkout-{}", errand.intent);
+        match self.api.post::<Session>("/v1/checkout/sessions", &form, &key).await? {
+            Found::There(Session { url: Some(url), .. }) => self.way(&url),
+            Found::There(Session { url: None, .. }) | Found::Gone => Err(DoorError::Closed),
+        }
+    }
+
+    /// The customer's portal.
+    ///
+    /// # Errors
+    /// See [`DoorError`]; [`DoorError::NoCustomer`] for somebody who never bought anything here.
+    pub async fn portal(&self, errand: &Errand<'_>) -> Result<Way, DoorError> {
+        let customer = errand.customer.ok_or(DoorError::NoCustomer)?;
+        let form = [("customer".to_owned(), customer.0.clone()), ("return_url".to_owned(), errand.back.to_owned())];
+        match self.api.post::<Portal>("/v1/billing_portal/sessions", &form, &format!("bottle-portal-{}", errand.intent)).await? {
+            Found::There(portal) => self.way(&portal.url),
+            Found::Gone => Err(DoorError::NoCustomer),
+        }
+    }
+
+    /// Only to Stripe, or to the stand-in that we are set to ask.
+    fn way(&self, url: &str) -> Result<Way, DoorError> {
+        let strange = || DoorError::StrangeAddress(url.chars().take(100).collect());
+        let read = Url::parse(url).map_err(|_| strange())?;
+        let host = read.host_str().unwrap_or_default();
+        let is_stripe = read.scheme() == "https"
+            && (host == "stripe.com" || host.ends_with(".stripe.com"))
+            && read.port().is_none()
+            && read.username().is_empty()
+            && read.password().is_none();
+        if is_stripe || self.api.is_stand_in(&read) { Ok(Way::To(url.to_owned())) } else { Err(strange()) }
+    }
+}
+
+impl From<ResolveError> for DoorError {
+    fn from(error: ResolveError) -> Self {
+        match error {
+            ResolveError::Unavailable { why, .. } => Self::Unavailable(why),
+            other => Self::Refused(other.to_string()),
+        }
+    }
+}
