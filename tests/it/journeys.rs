@@ -105,7 +105,7 @@ async fn replays_one_of_her_own(grace: &Newcomer) {
     grace.arrives("/account").await;
     let before = grace.text(".bottles-left").await;
     grace.click(".event form[action$='/replay'] button").await;
-    grace.comes("location.pathname.startsWith('/account/events/')").await;
+    grace.browser.until("location.pathname.startsWith('/account/events/')").await;
     grace.comes("document.querySelector('.steps-list')?.textContent.includes('as the replay asked') ?? false").await;
     grace.click(".eyebrow a").await;
     grace.arrives("/account").await;
@@ -130,6 +130,7 @@ async fn ada_replays_an_older_plan_change(grace: &Newcomer) {
     let starter = "select e.id from inbox_events e join facts f on f.event_id = e.id where f.plan_key = 'customer_starter_plan' order by e.occurred_at limit 1";
     let starter: i64 = sqlx::query_scalar(starter).fetch_one(&grace.pool).await.unwrap();
     grace.click(&format!(".event form[action='/account/events/{starter}/replay'] button")).await;
+    grace.arrives(&format!("/account/events/{starter}")).await;
     grace.comes("document.querySelector('.steps-list')?.textContent.includes('as the replay asked') ?? false").await;
     grace
         .comes("document.querySelector('.account .small code').textContent.startsWith('ignored: a newer plan change is already stored')")

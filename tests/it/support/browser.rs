@@ -31,17 +31,11 @@ impl Browser {
     }
 
     async fn with(width: u32, height: u32, preferences: Value) -> Option<Self> {
-        let started = Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let Ok(mut driver) = started else {
+        let Some((driver, port)) = driver() else {
             assert!(std::env::var_os("BOTTLE_TEST_NEEDS_BROWSER").is_none(), "chromedriver is not installed");
             eprintln!("\n!!! NOT TESTED: no chromedriver here, so no page was looked at in a browser !!!\n");
             return None;
         };
-        let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
-        let port = lines
-            .map_while(Result::ok)
-            .find_map(|line| line.split("successfully on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok())
-            .expect("chromedriver says its port");
         let profile = Scratch::new();
         let options = json!({
             "args": [
@@ -135,4 +129,22 @@ impl Drop for Browser {
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
+}
+
+/// A driver and its port; none where there is no driver. It takes a free port of one address family and gives up where another
+/// program has that port in the other: then it is started again.
+fn driver() -> Option<(Child, u16)> {
+    for _ in 0..10 {
+        let mut driver =
+            Command::new("chromedriver").arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+        let lines = BufReader::new(driver.stdout.take().unwrap()).lines();
+        let port = lines
+            .map_while(Result::ok)
+            .find_map(|line| line.split("successfully on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok());
+        if let Some(port) = port {
+            return Some((driver, port));
+        }
+        driver.wait().unwrap();
+    }
+    panic!("chromedriver found no port in ten starts");
 }
