@@ -9,7 +9,9 @@
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
 
 /// Longer text than this is no id, name or time. It also keeps every id well below PostgreSQL's limit of an index entry.
 const MAX_TEXT: usize = 200;
@@ -53,9 +55,26 @@ impl<'a> Fields<'a> {
         Ok(self.get(name)?.and_then(|value| Fields::of(value.get()).ok()))
     }
 
-    /// In the order of the text, names unescaped.
-    pub(super) fn into_entries(self) -> Vec<(Vec<u8>, &'a RawValue)> {
-        self.entries
+    /// SHA-256 of all fields but the `volatile` ones, in order of their names.
+    ///
+    /// A value is taken in canonical form, so spaces and the order of fields do not matter. Where serde_json cannot build it, its
+    /// own text is taken. Digests are stored to tell a copy from a conflict: another form would make copies of old events conflicts.
+    pub(super) fn digest(self, volatile: &[&[u8]]) -> [u8; 32] {
+        let mut entries = self.entries;
+        entries.retain(|(name, _)| !volatile.contains(&name.as_slice()));
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut hash = Sha256::new();
+        for (name, raw) in entries {
+            let canonical = serde_json::from_str(raw.get()).map(|mut value: Value| {
+                value.sort_all_objects();
+                value.to_string()
+            });
+            for part in [name.as_slice(), canonical.as_deref().unwrap_or(raw.get()).as_bytes()] {
+                hash.update((part.len() as u64).to_be_bytes());
+                hash.update(part);
+            }
+        }
+        hash.finalize().into()
     }
 }
 

@@ -1,8 +1,6 @@
 //! The claims around an event: what makes a signed token an event of ours.
 
-use serde_json::Value;
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 
 use crate::domain::ids::EventKey;
 use crate::domain::instant::Instant;
@@ -89,26 +87,9 @@ impl<'a> Envelope<'a> {
         Ok(())
     }
 
-    /// SHA-256 of what was said, claim by claim in order of their names, without what may differ between attempts.
-    ///
-    /// A claim is taken in canonical form, so spaces and the order of fields do not matter. Where serde_json cannot build
-    /// its value (see `fields`), its own text is taken.
+    /// SHA-256 of what was said, without what may differ between attempts.
     pub(super) fn digest(self) -> [u8; 32] {
-        let mut claims = self.claims.into_entries();
-        claims.retain(|(name, _)| !VOLATILE.contains(&name.as_slice()));
-        claims.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let mut hash = Sha256::new();
-        for (name, raw) in claims {
-            let canonical = serde_json::from_str(raw.get()).map(|mut value: Value| {
-                value.sort_all_objects();
-                value.to_string()
-            });
-            for part in [name.as_slice(), canonical.as_deref().unwrap_or(raw.get()).as_bytes()] {
-                hash.update((part.len() as u64).to_be_bytes());
-                hash.update(part);
-            }
-        }
-        hash.finalize().into()
+        self.claims.digest(&VOLATILE)
     }
 
     fn seconds(&self, name: &'static str) -> Result<Option<f64>, NotAnEvent> {

@@ -1,14 +1,11 @@
 //! The event around an object: who it is, what happened, which object it is about. The object itself stays unread.
 
-use serde_json::Value;
-use sha2::{Digest, Sha256};
-
 use crate::domain::ids::EventKey;
 use crate::domain::instant::Instant;
 use crate::providers::fields::{Fields, Twice};
 
 /// How many deliveries are still awaited may differ between two attempts; nothing else does.
-const VOLATILE: &[u8] = b"pending_webhooks";
+const VOLATILE: [&[u8]; 1] = [b"pending_webhooks"];
 
 #[derive(Debug)]
 pub(super) struct Envelope<'a> {
@@ -60,23 +57,9 @@ impl<'a> Envelope<'a> {
         Ok(Self { id: EventKey(id), kind, live, created, object: object.filter(|id| is_id(id)), fields })
     }
 
-    /// SHA-256 of what was said, field by field in order of their names.
+    /// SHA-256 of what was said, without what may differ between attempts.
     pub(super) fn digest(self) -> [u8; 32] {
-        let mut fields = self.fields.into_entries();
-        fields.retain(|(name, _)| name != VOLATILE);
-        fields.sort_by(|(a, _), (b, _)| a.cmp(b));
-        let mut hash = Sha256::new();
-        for (name, raw) in fields {
-            let canonical = serde_json::from_str(raw.get()).map(|mut value: Value| {
-                value.sort_all_objects();
-                value.to_string()
-            });
-            for part in [name.as_slice(), canonical.as_deref().unwrap_or(raw.get()).as_bytes()] {
-                hash.update((part.len() as u64).to_be_bytes());
-                hash.update(part);
-            }
-        }
-        hash.finalize().into()
+        self.fields.digest(&VOLATILE)
     }
 }
 
