@@ -4,6 +4,7 @@
 (() => {
   "use strict";
   const AGAIN_MS = 30000; // after the server refused a stream
+  const LOST_MS = 6000; // a stream that ends is taken up again before that, or nobody answers
   const line = document.querySelector("[data-live-line]");
   const announce = document.getElementById("live-said");
   if (!line || !announce || !window.EventSource) return;
@@ -11,6 +12,7 @@
   let version = line.dataset.version;
   let stream = null;
   let timer = 0;
+  let lost = 0;
   let paused = false;
   let asking = false;
   let behind = false; // a change was told of while another one was being fetched
@@ -98,12 +100,20 @@
     clearTimeout(timer);
     if (stream || paused || document.hidden) return;
     stream = new EventSource("/live");
-    stream.addEventListener("open", () => say("This page keeps itself up to date."));
+    stream.addEventListener("open", () => {
+      clearTimeout(lost);
+      lost = 0;
+      say("This page keeps itself up to date.");
+    });
     stream.addEventListener("version", (event) => {
       if (event.data !== version) refresh();
     });
     stream.addEventListener("error", () => {
-      if (!stream || stream.readyState !== EventSource.CLOSED) return;
+      if (!stream) return;
+      if (stream.readyState !== EventSource.CLOSED) {
+        lost ||= setTimeout(() => say("Bottle does not answer just now, so this page may be out of date. It tries again. "), LOST_MS);
+        return;
+      }
       rest();
       say("This page is not kept up to date just now. ");
       timer = setTimeout(listen, AGAIN_MS);
@@ -112,6 +122,8 @@
 
   function rest() {
     clearTimeout(timer);
+    clearTimeout(lost);
+    lost = 0;
     if (stream) stream.close();
     stream = null;
   }

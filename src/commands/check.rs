@@ -47,12 +47,12 @@ async fn all(pool: &PgPool, rules: &Rules) -> anyhow::Result<ExitCode> {
         bar.inc(ids.len() as u64);
     }
     bar.finish_and_clear();
-    say!("{checked} account(s) checked.");
+    say!("{} checked.", super::counted(checked, "account"));
     let Some(first) = first else {
         say!("Plans, bottles and money are what the facts give.");
         return Ok(ExitCode::SUCCESS);
     };
-    say!("{wrong} differ(s). The first: {first}");
+    say!("{} found. The first: {first}", super::counted(wrong, "difference"));
     Ok(ExitCode::FAILURE)
 }
 

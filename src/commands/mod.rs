@@ -124,3 +124,8 @@ impl Cli {
         }
     }
 }
+
+/// `1 event`, `2 events`.
+fn counted(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}

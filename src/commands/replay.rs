@@ -145,7 +145,7 @@ async fn rehearse(pool: &PgPool, engine: &Engine, found: &[Event]) -> anyhow::Re
             }
         }
     }
-    say!("Nothing was changed: this was a dry run of {} event(s).", found.len());
+    say!("Nothing was changed: this was a dry run of {}.", super::counted(found.len(), "event"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -165,7 +165,7 @@ async fn follow(pool: &PgPool, engine: Engine, requeued: &[EventId]) -> anyhow::
         tokio::select! {
             () = tokio::time::sleep(LOOK_EVERY) => {}
             _ = tokio::signal::ctrl_c() => {
-                say!("{open} event(s) still wait; a running worker goes on with them.");
+                say!("Not ended yet: {}; a running worker goes on with what waits.", super::counted(usize::try_from(open)?, "event"));
                 break;
             }
         }
@@ -181,7 +181,7 @@ async fn follow(pool: &PgPool, engine: Engine, requeued: &[EventId]) -> anyhow::
         say!("{}  {:<8} {}", event.key, event.status, event.reason.as_deref().unwrap_or("no reason stored"));
         bad += usize::from(!matches!(event.status, Status::Applied | Status::Ignored | Status::Parked));
     }
-    say!("{} event(s) replayed.", events.len());
+    say!("{} replayed.", super::counted(events.len(), "event"));
     Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

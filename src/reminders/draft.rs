@@ -71,7 +71,7 @@ impl Draft {
         let text = checked(text)?;
         let zone = Zone::parse(zone)?;
         let repeat: Repeat = repeat.parse().map_err(|_| Invalid::NoRepeat)?;
-        let local = read_local(local).ok_or(Invalid::NoTime)?;
+        let local = read_local(local)?;
         // The day that was asked for, also when a repeat on weekdays begins later.
         Ok(Self { text, local: repeat.first(local), zone, repeat, month_day: local.day() })
     }
@@ -108,7 +108,9 @@ impl Draft {
     /// # Errors
     /// [`Invalid::Past`] and [`Invalid::TooFarAhead`].
     pub fn when(&self, now: OffsetDateTime) -> Result<Settled, Invalid> {
-        let settled = self.zone.settle(self.local).ok_or(Invalid::NoTime)?;
+        // Every zone has each time of a nearer year.
+        let settled =
+            self.zone.settle(self.local).ok_or(if self.local.year() > 1970 { Invalid::TooFarAhead } else { Invalid::Past })?;
         if settled.at <= now {
             return Err(Invalid::Past);
         }
@@ -131,10 +133,14 @@ fn checked(text: &str) -> Result<String, Invalid> {
 }
 
 /// `2026-12-24T18:30`, with or without seconds. Nothing that says an offset: whose clock it is, the zone says.
-fn read_local(text: &str) -> Option<DateTime> {
+fn read_local(text: &str) -> Result<DateTime, Invalid> {
     let text = text.trim();
-    let plain = text.len() <= 19 && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b':' | b'T'));
-    let (date, time) = text.split_once('T').filter(|_| plain)?;
+    let plain = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b':' | b'T'));
+    let (date, time) = text.split_once('T').filter(|_| plain).ok_or(Invalid::NoTime)?;
+    // Browsers let a year have six digits.
+    if date.split('-').next().is_some_and(|year| matches!(year.len(), 5 | 6)) {
+        return Err(Invalid::TooFarAhead);
+    }
     let is_plain_time = !time.contains('-') && matches!(time.len(), 5 | 8);
-    (date.len() == 10 && is_plain_time).then(|| text.parse().ok()).flatten()
+    (date.len() == 10 && is_plain_time).then(|| text.parse().ok()).flatten().ok_or(Invalid::NoTime)
 }

@@ -101,11 +101,14 @@ async fn events_can_be_spelled_as_other_integrations_saw_them() {
         assert_eq!(event["data"]["plan"], json!({ "code": "customer_starter_plan" }));
         assert!(event["data"].get("user_id").is_none() && event["data"]["customer_id"].is_string());
     }
-    for wrong in [("copies", "0"), ("speed", "0"), ("speed", "inf")] {
+    let page = kinde.get("/").await.body;
+    assert_eq!(page.matches("Ben Bitdiddle</p>").count(), 2, "whose each event is, though only the customer is named in it");
+    for wrong in [("copies", "0"), ("copies", "-5"), ("copies", "many"), ("speed", "0"), ("speed", "inf")] {
         let mut fields =
             vec![("copies", "1"), ("late_secs", "0"), ("drop_answers", "0"), ("speed", "1"), ("plan", "key"), ("whose", "both")];
         fields.retain(|(name, _)| *name != wrong.0);
         fields.push(wrong);
-        assert_eq!(kinde.post("/local/switches/deliveries", &fields).await.status, 400, "{wrong:?}");
+        let said = kinde.post("/local/switches/deliveries", &fields).await;
+        assert!(said.status == 400 && said.body.contains("<h1>"), "a page that says so: {wrong:?} {}", said.body);
     }
 }

@@ -67,7 +67,7 @@ async fn a_bad_signature_is_400_and_nothing_a_copy_one_write_an_unknown_type_200
     let said = home.run(&["check"], &settings).await;
     assert_eq!(
         (said.code, said.out.as_str()),
-        (Some(0), "1 account(s) checked.\nPlans, bottles and money are what the facts give.\n")
+        (Some(0), "1 account checked.\nPlans, bottles and money are what the facts give.\n")
     );
     sqlx::query("update accounts set plan = 'pro'").execute(&pool).await.unwrap();
     let said = home.run(&["check"], &settings).await;

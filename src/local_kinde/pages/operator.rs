@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use askama::Template;
+use axum::extract::rejection::FormRejection;
 use axum::extract::{FromRequest as _, Path, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -31,6 +32,7 @@ struct Index<'a> {
     people: Vec<Known>,
     switches: Switches,
     sent: Vec<Sent>,
+    earlier: Vec<Sent>,
     open: usize,
     shown: usize,
     keys: Vec<KeyRow>,
@@ -58,6 +60,7 @@ pub async fn index(State(local): State<Arc<Local>>) -> Response {
             email: person.email.clone().unwrap_or_else(|| person.id.clone()),
             note: words::about(state, person),
         };
+        let (sent, earlier) = deliveries::list(state);
         let retired = state.retired_keys.iter().filter(|key| key.jwk.kid != signs);
         let retired = retired.map(|key| KeyRow { kid: key.jwk.kid.clone(), retired_at: Some(key.retired_at.for_people()) });
         Index {
@@ -67,7 +70,8 @@ pub async fn index(State(local): State<Arc<Local>>) -> Response {
             users: &people::NAMES,
             people: state.people.iter().map(known).collect(),
             switches: state.switches.clone(),
-            sent: deliveries::list(state),
+            sent,
+            earlier,
             open: state.journeys.iter().filter(|journey| journey.is_open()).count(),
             shown: SHOWN,
             keys: std::iter::once(KeyRow { kid: signs.clone(), retired_at: None }).chain(retired).collect(),
@@ -83,7 +87,7 @@ pub async fn send(State(local): State<Arc<Local>>, request: Request) -> Response
     let order = if from_json {
         Json::<Order>::from_request(request, &()).await.map(|Json(order)| order).map_err(IntoResponse::into_response)
     } else {
-        Form::<Order>::from_request(request, &()).await.map(|Form(order)| order).map_err(IntoResponse::into_response)
+        Form::<Order>::from_request(request, &()).await.map(|Form(order)| order).map_err(|_| unreadable(&local))
     };
     let order = match order {
         Ok(order) => order,
@@ -119,12 +123,16 @@ pub async fn again(State(local): State<Arc<Local>>, Path(event_id): Path<String>
     page::notice(&local, StatusCode::NOT_FOUND, "No such event", &format!("{event_id} is not remembered here."))
 }
 
+/// A form as it came. Browsers hold people to what its fields take; nothing holds anybody else to it.
+type Filled<T> = Result<Form<T>, FormRejection>;
+
 #[derive(Debug, serde::Deserialize)]
 pub struct Hold {
     hold: bool,
 }
 
-pub async fn hold(State(local): State<Arc<Local>>, Form(form): Form<Hold>) -> Response {
+pub async fn hold(State(local): State<Arc<Local>>, form: Filled<Hold>) -> Response {
+    let Ok(Form(form)) = form else { return unreadable(&local) };
     local.store.change(|state| state.switches.deliveries.hold = form.hold);
     done(&local, "/#deliveries").await
 }
@@ -141,7 +149,8 @@ pub struct DeliveriesForm {
     whose: Whose,
 }
 
-pub async fn set_deliveries(State(local): State<Arc<Local>>, Form(form): Form<DeliveriesForm>) -> Response {
+pub async fn set_deliveries(State(local): State<Arc<Local>>, form: Filled<DeliveriesForm>) -> Response {
+    let Ok(Form(form)) = form else { return unreadable(&local) };
     let DeliveriesForm { copies, late_secs, drop_answers, shuffle, speed, plan, whose } = form;
     let wanted = Deliveries { copies, late_secs, drop_answers, shuffle: shuffle.is_some(), speed, hold: false };
     match wanted.check() {
@@ -157,7 +166,8 @@ pub async fn set_deliveries(State(local): State<Arc<Local>>, Form(form): Form<De
     }
 }
 
-pub async fn set_apis(State(local): State<Arc<Local>>, Form(form): Form<Apis>) -> Response {
+pub async fn set_apis(State(local): State<Arc<Local>>, form: Filled<Apis>) -> Response {
+    let Ok(Form(form)) = form else { return unreadable(&local) };
     match form.check() {
         Ok(wanted) => {
             local.store.change(|state| state.switches.apis = wanted);
@@ -167,7 +177,8 @@ pub async fn set_apis(State(local): State<Arc<Local>>, Form(form): Form<Apis>) -
     }
 }
 
-pub async fn set_lifetimes(State(local): State<Arc<Local>>, Form(form): Form<Lifetimes>) -> Response {
+pub async fn set_lifetimes(State(local): State<Arc<Local>>, form: Filled<Lifetimes>) -> Response {
+    let Ok(Form(form)) = form else { return unreadable(&local) };
     match form.check() {
         Ok(wanted) => {
             local.store.change(|state| state.switches.lifetimes = wanted);
@@ -195,6 +206,11 @@ async fn done(local: &Local, place: &str) -> Response {
         Ok(()) => Redirect::to(place).into_response(),
         Err(error) => page::trouble(local, &error),
     }
+}
+
+fn unreadable(local: &Local) -> Response {
+    let why = "A field of the form is missing, or holds what it does not take: a number below zero, or none at all. Nothing was changed.";
+    page::notice(local, StatusCode::BAD_REQUEST, "That form cannot be read", why)
 }
 
 fn wrong(local: &Local, error: &Error) -> Response {
