@@ -16,15 +16,18 @@ use crate::domain::plan::{Plan, PlanKeys};
 use super::ends::{Ending, Ends};
 use super::fold::end_of;
 use super::plan::{self, CHANGE_SPAN};
+use super::spans::Spans;
 
 /// The plan at each moment that was asked for: as what was told by then has it, read then. `moments` are in order.
 ///
-/// An answer about an agreement holds for all of the agreement's time, so it counts at each moment, whenever it was given, and
-/// there is no step at which it would enter. Where there are such answers each moment is ruled on by itself; they are few: the
-/// ends of what was paid for.
+/// An answer about an agreement holds for all of the agreement's time, so it counts from when that began, whenever it was given,
+/// and there is no step at which it would enter: what is to be known of such is in `spans`.
 pub fn plans_at(facts: &[&Dated], keys: &PlanKeys, moments: &[Instant]) -> Vec<Plan> {
-    if facts.iter().any(|f| is_answer(f)) {
-        return moments.iter().map(|at| ruled_at(*at, facts, keys)).collect();
+    if facts.iter().any(|f| matches!(f.fact, Fact::Agreement(_))) {
+        let spans = Spans::of(facts, keys);
+        let plan_at =
+            |at: Instant| spans.as_ref().and_then(|spans| spans.plan_at(at)).unwrap_or_else(|| ruled_at(at, facts, keys));
+        return moments.iter().map(|at| plan_at(*at)).collect();
     }
     let mut steps: Vec<Instant> = facts.iter().map(|f| f.at).chain(facts.iter().filter_map(|f| end_of(f))).collect();
     steps.extend(moments);
@@ -42,12 +45,12 @@ pub fn plans_at(facts: &[&Dated], keys: &PlanKeys, moments: &[Instant]) -> Vec<P
     moments.iter().map(|at| course.notes[steps.partition_point(|step| step < at)].after).collect()
 }
 
-fn is_answer(fact: &Dated) -> bool {
-    matches!(fact.fact, Fact::Agreement(_))
-}
-
 fn ruled_at(at: Instant, facts: &[&Dated], keys: &PlanKeys) -> Plan {
-    let known: Vec<&Dated> = facts.iter().copied().filter(|f| f.at <= at || is_answer(f)).collect();
+    let counts = |fact: &Dated| match &fact.fact {
+        Fact::Agreement(one) => one.began <= at,
+        _ => fact.at <= at,
+    };
+    let known: Vec<&Dated> = facts.iter().copied().filter(|f| counts(f)).collect();
     plan::rule(&known, keys, at).plan
 }
 

@@ -179,16 +179,7 @@ fn candidates<'f>(facts: &[&'f Dated], snapshot: Option<usize>, ends: &Ends<'f>,
 /// The newest answer about each agreement. Those that give Pro come last, which is where the newest stand: who pays for Pro has
 /// it, whatever else they buy.
 fn answered_for<'f>(facts: &[&'f Dated], keys: &PlanKeys) -> Vec<Candidate<'f>> {
-    let mut newest: HashMap<&AgreementId, (&'f Dated, &'f Agreement)> = HashMap::new();
-    for fact in facts {
-        let Fact::Agreement(one) = &fact.fact else { continue };
-        if newest.get(&one.agreement).is_none_or(|(_, other)| one.over || !other.over) {
-            newest.insert(&one.agreement, (fact, one));
-        }
-    }
-    let mut all: Vec<Candidate<'f>> = newest
-        .into_values()
-        .filter(|(_, one)| !one.never_was())
+    let mut all: Vec<Candidate<'f>> = newest_answers(facts)
         .map(|(fact, one)| Candidate {
             at: one.began,
             by: Deciding::Start,
@@ -201,6 +192,18 @@ fn answered_for<'f>(facts: &[&'f Dated], keys: &PlanKeys) -> Vec<Candidate<'f>> 
         .collect();
     all.sort_by_key(|c| (keys.plan_of(c.plan_key), c.at, c.agreement));
     all
+}
+
+/// Of several answers about an agreement the newest counts, and one that it is over counts for good.
+pub fn newest_answers<'f>(facts: &[&'f Dated]) -> impl Iterator<Item = (&'f Dated, &'f Agreement)> {
+    let mut newest: HashMap<&AgreementId, (&'f Dated, &'f Agreement)> = HashMap::new();
+    for fact in facts {
+        let Fact::Agreement(one) = &fact.fact else { continue };
+        if newest.get(&one.agreement).is_none_or(|(_, other)| one.over || !other.over) {
+            newest.insert(&one.agreement, (fact, one));
+        }
+    }
+    newest.into_values().filter(|(_, one)| !one.never_was())
 }
 
 /// The agreements of a snapshot as Starts, dated by the fact that began them where we have it.

@@ -10,8 +10,9 @@ use tracing::instrument::WithSubscriber as _;
 use tracing::subscriber::NoSubscriber;
 
 use crate::config::Config;
-use crate::engine_room::scenario::{Script, Stop};
+use crate::engine_room::scenario::Script;
 use crate::engine_room::stand::Stand;
+use crate::engine_room::stop::Stop;
 use crate::engine_room::{EveryOrderResult, every_order, run};
 
 use super::database::Database;

@@ -7,7 +7,8 @@
 use std::fmt;
 
 use super::naive::{Repairs, UnknownRepair};
-use super::scenario::{BadScript, Event, Place, Script, Stop, shortened};
+use super::scenario::{BadScript, Event, Script, shortened};
+use super::stop::{Place, Stop};
 
 /// Where the page lives.
 pub const PATH: &str = "/engine-room";

@@ -14,8 +14,10 @@ use tracing::subscriber::NoSubscriber;
 
 use super::naive::{self, Repairs};
 use super::run::stop_step;
-use super::scenario::{Event, Place, Script, Sending, every_order, every_stop};
+use super::scenario::{Event, Script, every_order};
 use super::stand::{Stand, Turn, event_key, user_id};
+use super::stop::{Place, every_stop};
+use super::timetable::Sending;
 use super::{Account, EveryOrderResult, RoomError};
 use crate::checkpoint::{Break, Checkpoints, Observer, Pause, Step};
 use crate::clock::Clock;

@@ -12,13 +12,16 @@ mod rows;
 pub mod run;
 pub mod scenario;
 pub mod stand;
+pub mod stop;
+pub mod timetable;
 mod trace;
 pub mod visits;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use self::scenario::{Event, Place, Script};
+use self::scenario::{Event, Script};
+use self::stop::Place;
 use crate::domain::event::Status;
 use crate::domain::instant::Instant;
 use crate::domain::plan::Plan;

@@ -8,7 +8,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::Account;
-use super::scenario::{Event, Place, Script, Sending, Stop, every_order};
+use super::scenario::{Event, Script, every_order};
+use super::stop::{Place, Stop};
+use super::timetable::Sending;
 use crate::domain::instant::Instant;
 use crate::domain::plan::{FREE_BOTTLES, PRO_BOTTLES_MORE, Plan};
 

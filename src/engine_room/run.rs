@@ -5,8 +5,10 @@ use std::time::{Duration, Instant as Stopwatch};
 
 use super::naive::{self, Repairs};
 use super::report::time_of_day;
-use super::scenario::{Place, Script, Sending};
+use super::scenario::Script;
 use super::stand::{Stand, event_key};
+use super::stop::Place;
+use super::timetable::Sending;
 use super::{Account, RoomError, Rows, Run, Step as RunStep, TraceLine, rows, trace};
 use crate::checkpoint::{Break, Checkpoints, Observer, Pause, Step};
 use crate::domain::event::Status;

@@ -1,7 +1,7 @@
 //! Which guard held at each step that a delivery really took, and where to read about it.
 
 use super::TraceLine;
-use super::scenario::Place;
+use super::stop::Place;
 use crate::checkpoint::Step;
 
 /// The steps as lines; `copy`: the event was stored before; `stopped`: where the process was cut off.

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use crate::engine_room::address::{Address, PATH};
 use crate::engine_room::naive::{self, Endings, NaiveStep, Repair, Repairs};
 use crate::engine_room::report::{thousands, verdict};
-use crate::engine_room::scenario::{Event, Place, Script};
+use crate::engine_room::scenario::{Event, Script};
+use crate::engine_room::stop::Place;
 use crate::engine_room::{Account, EveryOrder, Run};
 
 pub(super) struct RepairPanel {

@@ -14,7 +14,8 @@ use crate::domain::plan::Plan;
 use crate::engine_room::address::{Address, BadAddress, PATH};
 use crate::engine_room::naive::{self, NaiveStep, Repairs};
 use crate::engine_room::report::{Summary, day, thousands, time_of_day, times, verdict};
-use crate::engine_room::scenario::{Event, Place};
+use crate::engine_room::scenario::Event;
+use crate::engine_room::stop::Place;
 use crate::engine_room::{Account, Became, EveryOrder, KILLS_A_CHECKPOINT, Rows, Run, Step, TraceLine};
 
 /// What the page is made from.

@@ -9,7 +9,8 @@ use crate::domain::plan::Plan;
 use crate::engine_room::address::Address;
 use crate::engine_room::naive::NaiveStep;
 use crate::engine_room::report::{day, thousands, time_of_day, verdict};
-use crate::engine_room::scenario::{Event, Place};
+use crate::engine_room::scenario::Event;
+use crate::engine_room::stop::Place;
 use crate::engine_room::{Account, Became, Run, Step};
 
 /// Where things stand, in units of the drawing. The two lanes are alike, above and below the row of deliveries.

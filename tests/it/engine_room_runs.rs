@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use bottle::domain::plan::Plan;
-use bottle::engine_room::scenario::{Script, every_order, every_stop};
+use bottle::engine_room::scenario::{Script, every_order};
 use bottle::engine_room::stand::Stand;
+use bottle::engine_room::stop::every_stop;
 use bottle::engine_room::{every_order, run};
 
 use crate::support::cases;

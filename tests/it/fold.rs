@@ -2,10 +2,11 @@
 
 use bottle::billing::fold::fold;
 use bottle::domain::event::Source;
+use std::collections::HashMap;
 use std::time::Duration;
 
-use bottle::domain::fact::{Dated, Fact, LiveAgreement};
-use bottle::domain::ids::{AgreementId, EventId, EventKey};
+use bottle::domain::fact::{Agreement, Dated, Fact, InvoiceState, LiveAgreement};
+use bottle::domain::ids::{AgreementId, EventId, EventKey, InvoiceId};
 use bottle::domain::instant::Instant;
 use bottle::domain::plan::{Plan, PlanKeys};
 use proptest::prelude::*;
@@ -14,7 +15,7 @@ use crate::oracle::{OracleState, oracle};
 use crate::support::cases;
 use crate::support::histories::{meanings, moment, read_history, wire_history};
 
-fn folded(facts: &[Dated], now: Instant) -> OracleState {
+pub fn folded(facts: &[Dated], now: Instant) -> OracleState {
     let mut facts = facts.to_vec();
     facts.sort_by(|a, b| a.order().cmp(&b.order()));
     let state = fold(&facts, &PlanKeys::default(), now);
@@ -26,6 +27,20 @@ fn folded(facts: &[Dated], now: Instant) -> OracleState {
     }
 }
 
+/// What a provider tells that is asked about each object: an agreement begins when it begins, in every answer about it.
+fn answers_alone(facts: Vec<Dated>) -> Vec<Dated> {
+    let mut begins = HashMap::new();
+    let answers = facts.into_iter().filter_map(|mut dated| match &mut dated.fact {
+        Fact::Agreement(one) => {
+            one.began = *begins.entry(one.agreement.clone()).or_insert(one.began);
+            Some(dated)
+        }
+        Fact::Invoice { .. } | Fact::Opened => Some(dated),
+        _ => None,
+    });
+    answers.map(|dated| Dated { source: Source::Stripe, ..dated }).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(1_500), ..ProptestConfig::default() })]
 
@@ -34,6 +49,12 @@ proptest! {
         let want = oracle(&facts, &PlanKeys::default(), now);
         prop_assert_eq!(&folded(&facts, now), &want);
         prop_assert_eq!(&folded(&shuffled, now), &want, "in another order of arrival");
+    }
+
+    #[test]
+    fn answers_about_agreements_and_bills_alone_fold_as_the_independent_fold_says((facts, _, now) in read_history()) {
+        let facts = answers_alone(facts);
+        prop_assert_eq!(folded(&facts, now), oracle(&facts, &PlanKeys::default(), now));
     }
 
     #[test]
@@ -120,8 +141,21 @@ fn an_account_of_years_is_folded_in_one_pass() {
         let live = vec![LiveAgreement { agreement: AgreementId(format!("agreement_{n}")), plan_key: pro() }];
         [dated(2 * n, at(n), start(n)), dated(2 * n + 1, at(n).plus(Duration::from_secs(30)), Fact::Snapshot { live })]
     });
+    // Answers about one agreement after another, and about each one's bill, beside one that lasts.
+    let one = |n: i64, until: Option<Instant>| {
+        let agreement = AgreementId(format!("agreement_{n}"));
+        Fact::Agreement(Agreement { agreement, plan_key: pro(), began: at(n), until, over: until.is_some() })
+    };
+    let bill = |n: i64, state: InvoiceState| Fact::Invoice { invoice: InvoiceId(format!("bill_{n}")), agreement: None, state };
+    let mut asked = vec![dated(0, at(-2), one(-2, None)), dated(1, at(-1), bill(-1, InvoiceState::Owed { since: at(-1) }))];
+    each(&mut asked, &|n| {
+        let over = at(n).plus(Duration::from_secs(30));
+        [dated(2 * n, over, one(n, Some(over))), dated(2 * n + 1, over, bill(n, InvoiceState::Settled))]
+    });
     let now = at(2 * pairs + 10);
-    for (shape, mut facts) in [("upgrades", upgrades), ("lasting", lasting), ("pending", pending), ("answered", answered)] {
+    for (shape, mut facts) in
+        [("upgrades", upgrades), ("lasting", lasting), ("pending", pending), ("answered", answered), ("asked", asked)]
+    {
         facts.sort_by(|a, b| a.order().cmp(&b.order()));
         let began = std::time::Instant::now();
         let state = fold(&facts, &PlanKeys::default(), now);

@@ -3,7 +3,8 @@
 use bottle::domain::plan::Plan;
 use bottle::engine_room::Account;
 use bottle::engine_room::naive::{self, Repair, Repairs};
-use bottle::engine_room::scenario::{Event, Place, Script, Stop};
+use bottle::engine_room::scenario::{Event, Script};
+use bottle::engine_room::stop::{Place, Stop};
 
 fn repairs(list: &str) -> Repairs {
     list.parse().unwrap()

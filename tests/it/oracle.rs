@@ -445,8 +445,9 @@ fn plan_ends(facts: &[&Dated], keys: &PlanKeys, now: Ns) -> Vec<Ns> {
         _ => end(dated).map(|end| end.takes_effect),
     };
     let is_free_after = |moment: Ns| {
-        // An answer about an agreement is about all of its time.
-        let counts = |dated: &Dated| ns(dated.at) <= moment + CHANGE || answer(dated).is_some();
+        // An answer about an agreement is about all of its time, and about none before that.
+        let known_by = |dated: &Dated| answer(dated).map_or(ns(dated.at), |(_, agreement)| ns(agreement.began));
+        let counts = |dated: &Dated| known_by(dated) <= moment + CHANGE;
         let known: Facts<'_> = facts.iter().copied().filter(|dated| counts(dated)).collect();
         decide(&known, keys, moment + CHANGE).plan == Plan::Free
     };
@@ -463,6 +464,7 @@ mod tests {
     use proptest::test_runner::TestRunner;
 
     use super::*;
+    use crate::fold::folded;
     use crate::support::histories::{GOLD, history, meanings, moment, read_history, shuffled, told, wire_history};
 
     /// A sentence; the facts; a moment to read them at; the state in words.
@@ -474,6 +476,7 @@ mod tests {
             for facts in orders(&told(lines)) {
                 let state = oracle(&facts, &PlanKeys::default(), moment(now));
                 assert_eq!(shown(&state), *want, "\n{sentence}\nread at {now}: {facts:#?}");
+                assert_eq!(shown(&folded(&facts, moment(now))), *want, "\nthe product: {sentence}\nread at {now}: {facts:#?}");
             }
         }
     }
@@ -1326,6 +1329,16 @@ mod tests {
                 ],
                 "12-26 10:00:00",
                 "free since 12-05 10:00:00",
+            ),
+            (
+                "Whoever comes back owes nothing of what ended.",
+                &[
+                    "11-22 10:00:00 stripe bill i owed from 11-21 10:00:00",
+                    "12-05 10:00:05 stripe over a pro from 10-21 10:00:00 to 12-05 10:00:00",
+                    "12-20 10:00:05 stripe answer b pro from 12-20 10:00:00",
+                ],
+                "12-26 10:00:00",
+                "pro since 12-20 10:00:00",
             ),
             (
                 "Stripe's end is not Kinde's.",

@@ -6,7 +6,9 @@ use std::time::Duration;
 use bottle::domain::event::Status;
 use bottle::domain::plan::Plan;
 use bottle::engine_room::naive::{self, Repairs};
-use bottle::engine_room::scenario::{Event, Place, Script, Sending};
+use bottle::engine_room::scenario::{Event, Script};
+use bottle::engine_room::stop::Place;
+use bottle::engine_room::timetable::Sending;
 use bottle::engine_room::{Account, AccountRow, InboxRow, LedgerRow, Rows, Run, Step, TraceLine};
 
 pub fn sample_run(script: &Script) -> Run {
