@@ -12,6 +12,7 @@ pub mod day_words;
 pub mod engine_room;
 pub mod engine_room_panels;
 pub mod engine_room_view;
+mod engine_room_words;
 pub mod error;
 pub mod error_page;
 pub mod event;
