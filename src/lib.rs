@@ -53,6 +53,7 @@ pub mod sessions;
 // Floor 2: rules.
 pub mod billing;
 pub mod intake;
+pub mod operators;
 pub mod reminders;
 pub mod replay;
 // Floor 3: movers.
@@ -60,6 +61,8 @@ pub mod alerts;
 pub mod bell;
 pub mod courier;
 pub mod housekeeping;
+pub mod reconcile;
+pub mod replayer;
 pub mod worker;
 // Floor 4: demonstration.
 pub mod engine_room;

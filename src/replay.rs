@@ -1,5 +1,5 @@
 //! Replay: a stored event goes back into the queue and the worker runs it again. There is no second code path. A rehearsal
-//! says beforehand what that would change.
+//! says beforehand what that would change. `bulk` is a replay of everything that matches a filter.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,6 +14,9 @@ use crate::domain::ids::{AccountId, EventId};
 use crate::inbox::history;
 use crate::inbox::queue;
 use crate::providers::{Providers, StoredEvent};
+
+pub mod bulk;
+pub mod bulk_steps;
 
 /// Live events are not starved: at most this many replayed ones fall due each second.
 pub const PER_SECOND: f64 = 200.0;
@@ -56,7 +59,7 @@ async fn request_due(
     due: OffsetDateTime,
 ) -> sqlx::Result<Vec<EventId>> {
     let requeued = queue::requeue(&mut *conn, ids, asked_by, PER_SECOND, due).await?;
-    note(conn, &requeued, asked_by, now).await?;
+    note(conn, &requeued, asked_by, None, now).await?;
     Ok(requeued)
 }
 
@@ -70,17 +73,26 @@ pub async fn request_own(
     now: OffsetDateTime,
 ) -> sqlx::Result<bool> {
     let requeued = queue::requeue_own(&mut *conn, account, id, asked_by, OWNER_PAUSE_SECS, now).await?;
-    note(conn, requeued.as_slice(), asked_by, now).await?;
+    note(conn, requeued.as_slice(), asked_by, None, now).await?;
     Ok(requeued.is_some())
 }
 
-async fn note(conn: &mut PgConnection, ids: &[EventId], asked_by: &str, now: OffsetDateTime) -> sqlx::Result<()> {
+/// `bulk` is the bulk replay it is a part of.
+async fn note(
+    conn: &mut PgConnection,
+    ids: &[EventId],
+    asked_by: &str,
+    bulk: Option<i64>,
+    now: OffsetDateTime,
+) -> sqlx::Result<()> {
     let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
     sqlx::query!(
-        "insert into replays (event_id, requested_by, requested_at) select id, $2, $3 from unnest($1::bigint[]) as r (id)",
+        "insert into replays (event_id, requested_by, requested_at, bulk_replay_id)
+         select id, $2, $3, $4 from unnest($1::bigint[]) as r (id)",
         &ids,
         asked_by,
-        now
+        now,
+        bulk
     )
     .execute(conn)
     .await?;

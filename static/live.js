@@ -71,7 +71,8 @@
     }
     asking = true;
     try {
-      const answer = await fetch(location.href, { headers: { accept: "text/html" }, redirect: "error" });
+      // Its own address, which after a form is not the one in the address bar.
+      const answer = await fetch(line.querySelector("a[href]").href, { headers: { accept: "text/html" }, redirect: "error" });
       if (!answer.ok && answer.status !== 409) throw new Error(`answered ${answer.status}`);
       const page = new DOMParser().parseFromString(await answer.text(), "text/html");
       const told = page.querySelector("[data-live-line]");
@@ -99,7 +100,7 @@
   function listen() {
     clearTimeout(timer);
     if (stream || paused || document.hidden) return;
-    stream = new EventSource("/live");
+    stream = new EventSource(line.dataset.stream || "/live");
     stream.addEventListener("open", () => {
       clearTimeout(lost);
       lost = 0;

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::event::Source;
 
+pub mod board;
 mod book;
 pub mod conditions;
 pub mod email;

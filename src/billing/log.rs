@@ -131,30 +131,43 @@ pub async fn page(conn: &mut PgConnection, account: AccountId, filter: &Filter, 
     )
     .fetch_all(&mut *conn)
     .await?;
-    cards(conn, account, rows).await
+    cards(conn, Some(account), rows).await
+}
+
+/// One event with what its runs came to, found by a condition.
+macro_rules! one {
+    ($conn:ident, $which:tt, $event:ident $(, $more:expr)?) => {
+        sqlx::query_as!(
+            Row,
+            r#"select s.id as "id: EventId", s.source, s.dedupe_key as "key: EventKey", s.type as kind, s.status, s.reason, s.attempts,
+                      s.seen_count, s.occurred_at, s.received_at, nullif(s.due_at, 'infinity') as due_at,
+                      (select count(*) from (select 1 from event_runs r where r.event_id = s.id limit $2) r) as "runs!",
+                      (select r.effects from event_runs r where r.event_id = s.id order by r.id desc limit 1) as last,
+                      (select jsonb_agg(c.effects order by c.id) from (
+                           select r.id, r.effects from event_runs r
+                           where r.event_id = s.id
+                             and (r.effects ? 'entries' or r.effects #>> '{plan,before}' <> r.effects #>> '{plan,after}')
+                           order by r.id limit $3) c) as changes
+               from inbox_events s where s.id = $1"# + $which,
+            $event.0,
+            RUNS_COUNTED_TO,
+            CHANGES_LOOKED_AT
+            $(, $more)?
+        )
+        .fetch_all(&mut *$conn)
+        .await?
+    };
 }
 
 /// One event of this account; nobody else's, and not one that nobody owns.
 pub async fn card(conn: &mut PgConnection, account: AccountId, event: EventId) -> sqlx::Result<Option<Card>> {
-    let rows = sqlx::query_as!(
-        Row,
-        r#"select s.id as "id: EventId", s.source, s.dedupe_key as "key: EventKey", s.type as kind, s.status, s.reason, s.attempts,
-                  s.seen_count, s.occurred_at, s.received_at, nullif(s.due_at, 'infinity') as due_at,
-                  (select count(*) from (select 1 from event_runs r where r.event_id = s.id limit $3) r) as "runs!",
-                  (select r.effects from event_runs r where r.event_id = s.id order by r.id desc limit 1) as last,
-                  (select jsonb_agg(c.effects order by c.id) from (
-                       select r.id, r.effects from event_runs r
-                       where r.event_id = s.id
-                         and (r.effects ? 'entries' or r.effects #>> '{plan,before}' <> r.effects #>> '{plan,after}')
-                       order by r.id limit $4) c) as changes
-           from inbox_events s where s.id = $2 and s.account_id = $1"#,
-        account.0,
-        event.0,
-        RUNS_COUNTED_TO,
-        CHANGES_LOOKED_AT
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+    let rows = one!(conn, " and s.account_id = $4", event, account.0);
+    Ok(cards(conn, Some(account), rows).await?.pop())
+}
+
+/// Whosever it is: for operators. `account` is its owner, as far as that is known.
+pub async fn card_of_anybody(conn: &mut PgConnection, account: Option<AccountId>, event: EventId) -> sqlx::Result<Option<Card>> {
+    let rows = one!(conn, "", event);
     Ok(cards(conn, account, rows).await?.pop())
 }
 
@@ -214,7 +227,7 @@ struct Row {
     changes: Option<serde_json::Value>,
 }
 
-async fn cards(conn: &mut PgConnection, account: AccountId, rows: Vec<Row>) -> sqlx::Result<Vec<Card>> {
+async fn cards(conn: &mut PgConnection, account: Option<AccountId>, rows: Vec<Row>) -> sqlx::Result<Vec<Card>> {
     let unreadable = |e: serde_json::Error| sqlx::Error::Decode(e.into());
     let mut cards = Vec::with_capacity(rows.len());
     let mut wanted = BTreeSet::new();
@@ -242,7 +255,7 @@ async fn cards(conn: &mut PgConnection, account: AccountId, rows: Vec<Row>) -> s
             newer: None,
         });
     }
-    if !wanted.is_empty() {
+    if let (false, Some(account)) = (wanted.is_empty(), account) {
         let known = by_keys(conn, account, &wanted.into_iter().collect::<Vec<_>>()).await?;
         for card in &mut cards {
             card.newer = card.changed.newer.as_ref().and_then(|key| known.get(key)).filter(|newer| newer.id != card.id).cloned();

@@ -29,6 +29,8 @@ pub struct Record {
 
 #[derive(Debug)]
 pub struct Receipt {
+    /// The header that names the attempt.
+    pub webhook_id: Option<String>,
     pub sent_at: Option<OffsetDateTime>,
     pub received_at: OffsetDateTime,
     pub copy: bool,
@@ -38,6 +40,8 @@ pub struct Receipt {
 pub struct Asked {
     pub by: String,
     pub at: OffsetDateTime,
+    /// The bulk replay it was a part of.
+    pub bulk: Option<i64>,
 }
 
 /// A fact as it is stored.
@@ -58,13 +62,13 @@ pub struct Entry {
     pub created_at: OffsetDateTime,
 }
 
-/// The caller has found the event to be its reader's (`log::card`), in the same transaction.
+/// The caller has found the event to be its reader's (`log::card`), or its reader to be an operator, in the same transaction.
 pub async fn of(conn: &mut PgConnection, event: EventId) -> sqlx::Result<Record> {
     let row =
         sqlx::query!("select claims, processed_at, body from inbox_events where id = $1", event.0).fetch_one(&mut *conn).await?;
     let mut deliveries = sqlx::query_as!(
         Receipt,
-        "select sent_at, received_at, copy from receipts where event_id = $1 order by id desc limit $2",
+        "select webhook_id, sent_at, received_at, copy from receipts where event_id = $1 order by id desc limit $2",
         event.0,
         SHOWN
     )
@@ -77,7 +81,7 @@ pub async fn of(conn: &mut PgConnection, event: EventId) -> sqlx::Result<Record>
             .await?;
     let mut replays = sqlx::query_as!(
         Asked,
-        r#"select requested_by as by, requested_at as at from replays where event_id = $1 order by id desc limit $2"#,
+        r#"select requested_by as by, requested_at as at, bulk_replay_id as bulk from replays where event_id = $1 order by id desc limit $2"#,
         event.0,
         SHOWN
     )

@@ -23,6 +23,7 @@ use crate::outbound;
 use crate::providers::kinde::{self, management::Management};
 use crate::providers::{Provider, Providers, stripe};
 use crate::reminders::ring::Letters;
+use crate::replayer::Replayer;
 use crate::wake::Wake;
 use crate::web::sign_in::{self, SignIn};
 use crate::worker::process::Engine;
@@ -133,6 +134,10 @@ pub async fn check_tenant(pool: &PgPool, rules: &Rules) -> anyhow::Result<()> {
 
 pub fn engine(pool: PgPool, providers: Arc<Providers>, rules: Rules, checkpoints: Checkpoints) -> Engine {
     Engine { pool, providers, rules: Arc::new(rules), checkpoints, clock: Clock::Database, lease_secs: queue::LEASE_SECS }
+}
+
+pub fn replayer(pool: PgPool, wake: &Wake) -> Replayer {
+    Replayer { pool, wake: wake.clone(), clock: Clock::Database }
 }
 
 pub fn bell(pool: PgPool, config: &Config, rules: Rules, checkpoints: Checkpoints) -> Bell {

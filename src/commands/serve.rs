@@ -18,6 +18,7 @@ use crate::engine_room::visits::Visits;
 use crate::housekeeping;
 use crate::intake::Intake;
 use crate::local_kinde;
+use crate::replayer;
 use crate::sessions::{self, Sessions};
 use crate::wake::Wake;
 use crate::web::live::Live;
@@ -81,6 +82,7 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
         let channels = parts::channels(&config)?;
         running.spawn(alerts::run(Alerts { pool: pool.clone(), providers: sources, channels }, stop.clone()));
         running.spawn(housekeeping::run(pool.clone(), config.retention, stop.clone()));
+        running.spawn(replayer::run(parts::replayer(pool.clone(), &wake), stop.clone()));
         let bell = parts::bell(db::pool(&database.options, db::Use::Reminders), &config, rules.clone(), checkpoints.clone());
         if let Some(courier) = parts::courier(&bell.pool, &config, checkpoints.clone())? {
             running.spawn(courier::run(courier, stop.clone()));

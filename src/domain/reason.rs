@@ -273,6 +273,49 @@ pub fn dead_unexplained(claims: i32) -> String {
     format!("dead after {claims} claims: no worker lived to say why")
 }
 
+/// A stored sentence without what differs from event to event (ids, times, keys), so that alike ends can be counted together.
+pub fn gist(stored: &str) -> String {
+    let mut words: Vec<&str> = Vec::new();
+    let mut quoted = false;
+    for word in stored.split_whitespace() {
+        let marks = word.matches('`').count();
+        let varies = quoted || marks > 0 || word.chars().any(|c| c.is_ascii_digit()) || word.contains('_');
+        quoted ^= marks % 2 == 1;
+        match (varies, words.last()) {
+            (true, Some(&"…")) => {}
+            (true, _) => words.push("…"),
+            (false, _) => words.push(word),
+        }
+    }
+    if words.is_empty() { "no reason stored".to_owned() } else { words.join(" ").chars().take(200).collect() }
+}
+
 fn shown_error(error: &str) -> String {
     error.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(stored: &str, told: &str) {
+        assert_eq!(gist(stored), told);
+    }
+
+    #[test]
+    fn alike_ends_have_one_gist() {
+        check("plan set to pro, Pro allowance granted", "plan set to pro, Pro allowance granted");
+        check(
+            "parked: plan key `a b c` is not configured; the plan stays as it was",
+            "parked: plan key … is not configured; the plan stays as it was",
+        );
+        check(
+            "parked: nobody with customer id customer_x has signed in yet",
+            "parked: nobody with customer id … has signed in yet",
+        );
+        check("failed: it broke, next try at 2026-10-21T10:00:05Z", "failed: it broke, next try at …");
+        check("dead after 6 attempts: it broke", "dead after … attempts: it broke");
+        check("", "no reason stored");
+    }
 }

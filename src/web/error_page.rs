@@ -3,6 +3,19 @@
 use askama::Template;
 
 use super::page::Frame;
+use super::person::Person;
+
+/// What an error page says. It goes along with the answer, so that who is signed in can still be put around it
+/// (`error::around_whoever_is_signed_in`).
+#[derive(Debug, Clone)]
+pub struct Words {
+    title: &'static str,
+    code: u16,
+    heading: &'static str,
+    sentence: String,
+    /// Finds the log line; only where there is one worth finding.
+    request: Option<String>,
+}
 
 #[derive(Template)]
 #[template(path = "error.html")]
@@ -11,113 +24,103 @@ struct ErrorPage<'a> {
     code: u16,
     heading: &'a str,
     sentence: &'a str,
-    /// Finds the log line; only where there is one worth finding.
     request: Option<&'a str>,
 }
 
+impl Words {
+    /// # Errors
+    /// Only if the template itself fails.
+    pub fn render(&self, person: Option<&Person>) -> Result<String, askama::Error> {
+        ErrorPage {
+            frame: Frame::new(format!("{} · Bottle", self.title), "").of(person),
+            code: self.code,
+            heading: self.heading,
+            sentence: &self.sentence,
+            request: self.request.as_deref(),
+        }
+        .render()
+    }
+}
+
 /// No page at this address.
-///
-/// # Errors
-/// Only if the template itself fails.
-pub fn not_found() -> Result<String, askama::Error> {
-    ErrorPage {
-        frame: Frame::new("Nothing here · Bottle", ""),
+pub fn not_found() -> Words {
+    Words {
+        title: "Nothing here",
         code: 404,
         heading: "There is no page at this address",
-        sentence: "It may have been mistyped, or it was never there. Nothing is broken, and nothing was changed.",
+        sentence: "It may have been mistyped, or it was never there. Nothing is broken, and nothing was changed.".to_owned(),
         request: None,
     }
-    .render()
 }
 
 /// Something failed on our side. `request` is the id under which the log has the reason.
-///
-/// # Errors
-/// Only if the template itself fails.
-pub fn failed(request: Option<&str>) -> Result<String, askama::Error> {
-    ErrorPage {
-        frame: Frame::new("Something failed · Bottle", ""),
+pub fn failed(request: Option<&str>) -> Words {
+    Words {
+        title: "Something failed",
         code: 500,
         heading: "Something failed on our side",
-        sentence: "What billing events have told us is stored and is not lost by this; what could not be shown now can be shown later. \
-                   Reload the page in a moment.",
-        request,
+        sentence:
+            "What billing events have told us is stored and is not lost by this; what could not be shown now can be shown later. \
+                   Reload the page in a moment."
+                .to_owned(),
+        request: request.map(str::to_owned),
     }
-    .render()
 }
 
 /// The page cannot be made just now: a part it needs is away or busy.
-///
-/// # Errors
-/// Only if the template itself fails.
-pub fn unavailable(sentence: &str) -> Result<String, askama::Error> {
-    ErrorPage {
-        frame: Frame::new("Not just now · Bottle", ""),
+pub fn unavailable(sentence: &str) -> Words {
+    Words {
+        title: "Not just now",
         code: 503,
         heading: "This page cannot be made just now",
-        sentence,
+        sentence: sentence.to_owned(),
         request: None,
     }
-    .render()
 }
 
 /// A form that was not sent from a page of ours.
-///
-/// # Errors
-/// Only if the template itself fails.
-pub fn not_from_here() -> Result<String, askama::Error> {
-    ErrorPage {
-        frame: Frame::new("Refused · Bottle", ""),
+pub fn not_from_here() -> Words {
+    Words {
+        title: "Refused",
         code: 403,
         heading: "This did not come from a page of Bottle",
-        sentence: "Nothing was changed. Changes are taken only from our own pages, so that no other site can make them in your name. \
-                   If you did press a button of ours, reload its page and press it again.",
+        sentence:
+            "Nothing was changed. Changes are taken only from our own pages, so that no other site can make them in your name. \
+                   If you did press a button of ours, reload its page and press it again."
+                .to_owned(),
         request: None,
     }
-    .render()
 }
 
 /// A form was sent by nobody who is signed in (any more).
-///
-/// # Errors
-/// Only if the template itself fails.
-pub fn signed_out() -> Result<String, askama::Error> {
-    ErrorPage {
-        frame: Frame::new("Signed out · Bottle", ""),
+pub fn signed_out() -> Words {
+    Words {
+        title: "Signed out",
         code: 401,
         heading: "You are signed out",
-        sentence: "Nothing was changed. Sign in again, go back to the page you came from, and send it once more: what you typed is still there.",
+        sentence: "Nothing was changed. Sign in again, go back to the page you came from, and send it once more: what you typed is still there.".to_owned(),
         request: None,
     }
-    .render()
 }
 
 /// More was sent than a form of ours holds.
-///
-/// # Errors
-/// Only if the template itself fails.
-pub fn too_large() -> Result<String, askama::Error> {
-    ErrorPage {
-        frame: Frame::new("Too much at once · Bottle", ""),
+pub fn too_large() -> Words {
+    Words {
+        title: "Too much at once",
         code: 413,
         heading: "That is more than this form can take",
-        sentence: "Nothing was changed. Go back, where what you typed still is, shorten it, and send it once more.",
+        sentence: "Nothing was changed. Go back, where what you typed still is, shorten it, and send it once more.".to_owned(),
         request: None,
     }
-    .render()
 }
 
 /// What was sent is not a form.
-///
-/// # Errors
-/// Only if the template itself fails.
-pub fn no_form() -> Result<String, askama::Error> {
-    ErrorPage {
-        frame: Frame::new("Not a form · Bottle", ""),
+pub fn no_form() -> Words {
+    Words {
+        title: "Not a form",
         code: 400,
         heading: "What was sent is not a form of ours",
-        sentence: "Nothing was changed. Go back to the page, reload it, and send its form once more.",
+        sentence: "Nothing was changed. Go back to the page, reload it, and send its form once more.".to_owned(),
         request: None,
     }
-    .render()
 }

@@ -3,12 +3,13 @@
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use serde_json::Value;
 
 use super::account::{Unreadable, unreadable, zone_of};
 use super::event_view::{self, Notice, Read};
+use super::fields::Fields;
 use super::mask;
 use super::person::Person;
 use super::shown::shown_lines;
@@ -17,13 +18,26 @@ use super::{error, live};
 use crate::billing::{log, record};
 use crate::clock::Clock;
 use crate::db;
+use crate::domain::event::Source;
 use crate::domain::ids::EventId;
 use crate::{providers, replay};
 
-type Id = Result<Path<String>, PathRejection>;
+pub(super) type Id = Result<Path<String>, PathRejection>;
 
-pub async fn show(person: Person, State(app): State<AppState>, id: Id) -> Response {
-    page(&app, &person, event_id(id), None).await
+pub async fn show(person: Person, State(app): State<AppState>, id: Id, uri: Uri) -> Response {
+    let said = Fields::of_address(&uri).get("said") == Notice::InProgress.as_str();
+    page(&app, &person, event_id(id), said.then_some(Notice::InProgress), StatusCode::OK).await
+}
+
+/// Where a form was sent to that found the event in progress: whoever goes there again is told so on the event's own page, and
+/// asks for nothing.
+pub async fn replayed(person: Person, State(app): State<AppState>, id: Id) -> Response {
+    let Some(id) = event_id(id) else { return error::not_found().await };
+    match read(&app, &person, id).await {
+        Ok(Some(_)) => Redirect::to(&Notice::InProgress.address(id)).into_response(),
+        Ok(None) => error::not_found().await,
+        Err(why) => unreadable(&why),
+    }
 }
 
 /// Puts the event back in the queue. Nothing in the form is read: the address says which, the session says whose.
@@ -36,7 +50,7 @@ pub async fn replay(person: Person, State(app): State<AppState>, id: Id) -> Resp
             Redirect::to(&format!("/account/events/{id}#replay")).into_response()
         }
         // It is somebody else's, or it cannot be replayed just now: the page itself tells which.
-        Ok(false) => page(&app, &person, Some(id), Some(Notice::InProgress)).await,
+        Ok(false) => page(&app, &person, Some(id), Some(Notice::InProgress), StatusCode::CONFLICT).await,
         Err(why) => unreadable(&why.into()),
     }
 }
@@ -50,6 +64,11 @@ pub async fn payload(person: Person, State(app): State<AppState>, id: Id) -> Res
         Err(why) => return unreadable(&why),
     };
     let Some(text) = payload_text(&read) else { return error::not_found().await };
+    as_a_file(id, text)
+}
+
+/// Text that no browser will take for anything else.
+pub(super) fn as_a_file(id: EventId, text: String) -> Response {
     let name = format!("attachment; filename=\"event-{id}.txt\"");
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
@@ -59,14 +78,13 @@ pub async fn payload(person: Person, State(app): State<AppState>, id: Id) -> Res
     (headers, text).into_response()
 }
 
-async fn page(app: &AppState, person: &Person, id: Option<EventId>, notice: Option<Notice>) -> Response {
+async fn page(app: &AppState, person: &Person, id: Option<EventId>, notice: Option<Notice>, status: StatusCode) -> Response {
     let Some(id) = id else { return error::not_found().await };
     let read = match read(app, person, id).await {
         Ok(Some(read)) => read,
         Ok(None) => return error::not_found().await,
         Err(why) => return unreadable(&why),
     };
-    let status = if notice.is_some() { StatusCode::CONFLICT } else { StatusCode::OK };
     match event_view::render(person, &read, payload_text(&read).as_deref(), notice) {
         Ok(html) => (status, Html(html)).into_response(),
         Err(failure) => error::template(&failure),
@@ -97,13 +115,17 @@ async fn read(app: &AppState, person: &Person, id: EventId) -> Result<Option<Rea
 }
 
 /// Only the way we write it: an id that is written differently, or is none, names nothing.
-fn event_id(id: Id) -> Option<EventId> {
+pub(super) fn event_id(id: Id) -> Option<EventId> {
     let Path(text) = id.ok()?;
     text.parse().ok().map(EventId).filter(|id| id.to_string() == text)
 }
 
 fn payload_text(read: &Read) -> Option<String> {
-    let body = read.record.body.as_deref()?;
-    let said: Value = providers::payload(read.card.source, body)?;
+    masked_text(read.card.source, read.record.body.as_deref()?)
+}
+
+/// What a body says, masked, as JSON for people.
+pub(super) fn masked_text(source: Source, body: &[u8]) -> Option<String> {
+    let said: Value = providers::payload(source, body)?;
     serde_json::to_string_pretty(&mask::masked(said)).ok().map(|text| shown_lines(&text))
 }

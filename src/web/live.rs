@@ -19,11 +19,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::ops::guard::Operator;
 use super::person::Person;
 use super::state::AppState;
-use crate::accounts;
 use crate::billing::log;
 use crate::domain::ids::AccountId;
+use crate::replay::bulk;
+use crate::{accounts, alerts, inbox};
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -32,6 +34,8 @@ const RETRY: Duration = Duration::from_secs(2);
 const STREAM_LASTS: Duration = Duration::from_secs(5 * 60);
 /// Open pages of one person, and of all people in one process.
 pub const STREAMS_EACH: usize = 8;
+/// Open pages of all operators in one process.
+const STREAMS_OF_OPERATORS: usize = 64;
 const STREAMS_MAX: usize = 2_000;
 
 /// The open streams of this process.
@@ -42,9 +46,26 @@ pub struct Live {
     open: Mutex<Open>,
 }
 
+/// What an open page is a picture of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Topic {
+    Account(AccountId),
+    /// What the operators' pages show that changes while one looks.
+    Operators,
+}
+
+impl Topic {
+    const fn streams_max(self) -> usize {
+        match self {
+            Self::Account(_) => STREAMS_EACH,
+            Self::Operators => STREAMS_OF_OPERATORS,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Open {
-    accounts: HashMap<AccountId, Watched>,
+    topics: HashMap<Topic, Watched>,
     streams: usize,
     /// A task is looking.
     looking: bool,
@@ -59,7 +80,7 @@ struct Watched {
 /// One stream's place, given up when it is dropped.
 struct Seat {
     live: Arc<Live>,
-    account: AccountId,
+    topic: Topic,
 }
 
 impl Live {
@@ -72,39 +93,39 @@ impl Live {
     }
 
     /// None: this person, or everybody together, has as many as may be.
-    fn sit_down(self: &Arc<Self>, account: AccountId) -> Option<(Seat, watch::Receiver<String>)> {
+    fn sit_down(self: &Arc<Self>, topic: Topic) -> Option<(Seat, watch::Receiver<String>)> {
         let mut open = self.open();
-        if open.streams >= STREAMS_MAX || open.accounts.get(&account).is_some_and(|w| w.streams >= STREAMS_EACH) {
+        if open.streams >= STREAMS_MAX || open.topics.get(&topic).is_some_and(|w| w.streams >= topic.streams_max()) {
             return None;
         }
         open.streams += 1;
         let watched =
-            open.accounts.entry(account).or_insert_with(|| Watched { version: watch::channel(String::new()).0, streams: 0 });
+            open.topics.entry(topic).or_insert_with(|| Watched { version: watch::channel(String::new()).0, streams: 0 });
         watched.streams += 1;
         let changes = watched.version.subscribe();
         if !std::mem::replace(&mut open.looking, true) {
             tokio::spawn(Arc::clone(self).look());
         }
         drop(open);
-        Some((Seat { live: Arc::clone(self), account }, changes))
+        Some((Seat { live: Arc::clone(self), topic }, changes))
     }
 
-    /// Asks for the versions of all open accounts, until none is open.
+    /// Asks for the versions of all that is open, until nothing is.
     async fn look(self: Arc<Self>) {
         loop {
-            let ids: Vec<AccountId> = {
+            let topics: Vec<Topic> = {
                 let mut open = self.open();
-                if open.accounts.is_empty() || self.stop.is_cancelled() {
+                if open.topics.is_empty() || self.stop.is_cancelled() {
                     open.looking = false;
                     return;
                 }
-                open.accounts.keys().copied().collect()
+                open.topics.keys().copied().collect()
             };
-            match self.versions_of(&ids).await {
+            match self.versions_of(&topics).await {
                 Ok(versions) => {
                     let open = self.open();
-                    for (id, version) in versions {
-                        if let Some(watched) = open.accounts.get(&id) {
+                    for (topic, version) in versions {
+                        if let Some(watched) = open.topics.get(&topic) {
                             watched.version.send_if_modified(|now| std::mem::replace(now, version.clone()) != version);
                         }
                     }
@@ -118,9 +139,18 @@ impl Live {
         }
     }
 
-    async fn versions_of(&self, ids: &[AccountId]) -> sqlx::Result<HashMap<AccountId, String>> {
+    async fn versions_of(&self, topics: &[Topic]) -> sqlx::Result<Vec<(Topic, String)>> {
         let mut conn = self.pool.acquire().await?;
-        versions(&mut conn, ids).await
+        let ids: Vec<AccountId> =
+            topics.iter().filter_map(|topic| if let Topic::Account(id) = topic { Some(*id) } else { None }).collect();
+        let mut told = Vec::with_capacity(topics.len());
+        if !ids.is_empty() {
+            told.extend(versions(&mut conn, &ids).await?.into_iter().map(|(id, version)| (Topic::Account(id), version)));
+        }
+        if topics.contains(&Topic::Operators) {
+            told.push((Topic::Operators, version_for_operators(&mut conn).await?));
+        }
+        Ok(told)
     }
 }
 
@@ -128,10 +158,10 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut open = self.live.open();
         open.streams -= 1;
-        if let Some(watched) = open.accounts.get_mut(&self.account) {
+        if let Some(watched) = open.topics.get_mut(&self.topic) {
             watched.streams -= 1;
             if watched.streams == 0 {
-                open.accounts.remove(&self.account);
+                open.topics.remove(&self.topic);
             }
         }
     }
@@ -143,6 +173,17 @@ impl Drop for Seat {
 /// The database's.
 pub async fn version(conn: &mut PgConnection, account: AccountId) -> sqlx::Result<String> {
     Ok(versions(conn, &[account]).await?.remove(&account).unwrap_or_default())
+}
+
+/// What the operators' pages that stay open are a picture of.
+///
+/// # Errors
+/// The database's.
+pub async fn version_for_operators(conn: &mut PgConnection) -> sqlx::Result<String> {
+    let inbox = inbox::health::version(&mut *conn).await?;
+    let alerts = alerts::board::version(&mut *conn).await.map_err(|alerts::Error::Database(error)| error)?;
+    let bulk = bulk::version(conn).await?;
+    Ok(format!("{inbox:x}.{alerts:x}.{bulk:x}"))
 }
 
 async fn versions(conn: &mut PgConnection, ids: &[AccountId]) -> sqlx::Result<HashMap<AccountId, String>> {
@@ -158,7 +199,16 @@ pub async fn stream(person: Option<Person>, State(app): State<AppState>) -> Resp
     let Some(person) = person else {
         return (StatusCode::UNAUTHORIZED, "Nobody is signed in.\n").into_response();
     };
-    let Some((seat, changes)) = app.live.sit_down(person.account) else {
+    told(&app, Topic::Account(person.account))
+}
+
+/// The stream of an operator, for pages about everybody.
+pub async fn stream_for_operators(_: Operator, State(app): State<AppState>) -> Response {
+    told(&app, Topic::Operators)
+}
+
+fn told(app: &AppState, topic: Topic) -> Response {
+    let Some((seat, changes)) = app.live.sit_down(topic) else {
         return (StatusCode::SERVICE_UNAVAILABLE, "Too many pages are open; reload by hand.\n").into_response();
     };
     let stop = app.live.stop.clone();

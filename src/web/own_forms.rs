@@ -30,5 +30,5 @@ fn says_from_where(headers: &HeaderMap) -> bool {
 }
 
 fn refused() -> Response {
-    error::page(StatusCode::FORBIDDEN, error_page::not_from_here())
+    error::say(StatusCode::FORBIDDEN, error_page::not_from_here())
 }

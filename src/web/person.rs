@@ -40,6 +40,11 @@ impl Person {
         session.insert(sessions::ACCOUNT, self.account.0).await?;
         session.insert(PERSON, self).await
     }
+
+    /// Whoever is signed in, as far as that can be told.
+    pub async fn of(parts: &mut Parts, state: &AppState) -> Option<Self> {
+        signed_in(parts, state).await.unwrap_or_default()
+    }
 }
 
 impl FromRequestParts<AppState> for Person {
@@ -53,7 +58,7 @@ impl FromRequestParts<AppState> for Person {
                 Err(Redirect::to(&query::with("/login", "return_to", wanted)).into_response())
             }
             // Nothing was changed, and what was typed is still in the tab they came from.
-            None => Err(error::page(StatusCode::UNAUTHORIZED, error_page::signed_out())),
+            None => Err(error::say(StatusCode::UNAUTHORIZED, error_page::signed_out())),
         }
     }
 }
@@ -63,7 +68,7 @@ impl OptionalFromRequestParts<AppState> for Person {
 
     /// A database that is away signs nobody in, and takes no public page away.
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Option<Self>, Infallible> {
-        Ok(signed_in(parts, state).await.unwrap_or_default())
+        Ok(Self::of(parts, state).await)
     }
 }
 

@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::HeaderValue;
 use axum::http::header::{self, HeaderName};
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
 use tower::ServiceBuilder;
@@ -19,7 +19,7 @@ use tower_sessions::{Expiry, SessionManagerLayer};
 
 use super::state::AppState;
 use super::{
-    account, assets, calendar, callback, engine_room, error, event, health, home, live, login, manage_billing, own_forms,
+    account, assets, calendar, callback, engine_room, error, event, health, home, live, login, manage_billing, ops, own_forms,
     reminder, reminders, webhooks,
 };
 use crate::sessions::{ABSOLUTE, Sessions};
@@ -41,7 +41,7 @@ pub fn app(state: AppState) -> Router {
         .route("/account", get(account::show))
         .route("/account/events/{id}", get(event::show))
         .route("/account/events/{id}/payload", get(event::payload))
-        .route("/account/events/{id}/replay", post(event::replay))
+        .route("/account/events/{id}/replay", get(event::replayed).post(event::replay))
         .route("/reminders", get(reminders::show).post(reminders::create))
         .route("/reminders/{id}", get(reminder::show).post(reminder::edit))
         .route("/reminders/{id}/done", post(reminder::done))
@@ -56,11 +56,17 @@ pub fn app(state: AppState) -> Router {
         .route("/static/{name}", get(assets::serve))
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
+        .merge(operators(&state))
         // Around what is there: a sender that posts to an address of none should hear that, not that its form is foreign.
         .route_layer(ServiceBuilder::new().layer(from_fn(own_forms::said)).layer(own_forms::compared(&state.base)))
         .fallback(error::not_found)
         .layer(DefaultBodyLimit::max(FORM_BYTES_MAX))
-        .layer(ServiceBuilder::new().layer(CompressionLayer::new()).layer(sessions(&state)));
+        .layer(
+            ServiceBuilder::new()
+                .layer(CompressionLayer::new())
+                .layer(sessions(&state))
+                .layer(from_fn_with_state(state.clone(), error::around_whoever_is_signed_in)),
+        );
     // A provider's post carries no browser's origin, and its answer is read by a machine.
     let endpoint = Router::new().route("/webhooks/{provider}", post(webhooks::receive).fallback(webhooks::post_only));
 
@@ -79,6 +85,29 @@ pub fn app(state: AppState) -> Router {
             https.then(|| always("strict-transport-security", HeaderValue::from_static("max-age=63072000; includeSubDomains"))),
         );
     pages.merge(endpoint).merge(feed).with_state(state).layer(headers.layer(CatchPanicLayer::custom(panicked)))
+}
+
+/// What operators see. For everybody else there is nothing here, whatever the method.
+fn operators(state: &AppState) -> Router<AppState> {
+    Router::new()
+        .route("/ops", get(ops::overview::show))
+        .route("/ops/live", get(live::stream_for_operators))
+        .route("/ops/events", get(ops::events::show))
+        .route("/ops/events/{id}", get(ops::event::show))
+        .route("/ops/events/{id}/payload", get(ops::event::payload))
+        .route("/ops/events/{id}/replay", post(ops::event_forms::replay))
+        .route("/ops/events/{id}/note", post(ops::event_forms::note))
+        .route("/ops/events/{id}/acknowledge", post(ops::event_forms::acknowledge))
+        .route("/ops/dead", get(ops::boxes::dead))
+        .route("/ops/parked", get(ops::boxes::parked))
+        .route("/ops/replay", get(ops::bulk_form::show))
+        .route("/ops/replays", get(ops::bulk::list).post(ops::bulk_form::ask))
+        .route("/ops/replays/{id}", get(ops::bulk::show))
+        .route("/ops/replays/{id}/cancel", post(ops::bulk::cancel))
+        .route("/ops/actions", get(ops::actions::show))
+        .route("/ops/reconcile", get(ops::reconcile::list))
+        .route("/ops/reconcile/{id}", get(ops::reconcile::show))
+        .route_layer(from_fn_with_state(state.clone(), ops::guard::operators_only))
 }
 
 /// The cookie of a session, which only a sign-in makes. `Lax`: with `Strict` it would be missing when Kinde sends people back.

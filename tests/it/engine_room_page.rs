@@ -49,8 +49,8 @@ fn everything() -> BTreeMap<String, String> {
     pages.insert("playing".into(), page("step=4&play=1"));
     pages.insert("failed".into(), page_with("", &EveryOrder::Failed { why: "the database went away".into() }));
     pages.insert("home".into(), home::render(None, Some("http://127.0.0.1:3001"), true).unwrap());
-    pages.insert("not-found".into(), error_page::not_found().unwrap());
-    pages.insert("error".into(), error_page::failed(Some("0199f3c2")).unwrap());
+    pages.insert("not-found".into(), error_page::not_found().render(None).unwrap());
+    pages.insert("error".into(), error_page::failed(Some("0199f3c2")).render(None).unwrap());
     pages
 }
 

@@ -19,6 +19,7 @@ pub mod kinde_api;
 pub mod load;
 pub mod local_kinde;
 pub mod newcomer;
+pub mod ops;
 pub mod pipeline;
 pub mod sample_run;
 pub mod sealed;
