@@ -59,7 +59,13 @@ create table reconcile_books (
     amount_minor bigint not null,
     currency     text   not null,
     customer     text,
+    charge       text,                                  -- the charge it is about
     marked       boolean not null,                      -- it came of a checkout of ours
     primary key (run_id, source, entry)
 );
 create index reconcile_books_key on reconcile_books (run_id, movement_key);
+
+-- Whose customers are looked for by account (src/accounts.rs).
+create index customer_map_account on customer_map (account_id, source);
+-- Movements are gone through in their order in time (src/money.rs).
+create index money_ledger_occurred on money_ledger (occurred_at, id);

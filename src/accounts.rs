@@ -13,6 +13,7 @@ use crate::domain::ids::{AccountId, CustomerId, KindeUserId};
 use crate::domain::instant::Instant;
 use crate::domain::plan::Plan;
 
+pub mod links;
 pub mod lookup;
 
 /// What is stored of an account's billing state.

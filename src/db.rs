@@ -37,6 +37,8 @@ pub enum Use {
     Reminders,
     Web,
     Cli,
+    /// Comparing with the providers: pages of it, for as long as that takes.
+    Reconcile,
 }
 
 impl Use {
@@ -47,6 +49,7 @@ impl Use {
             Self::Reminders => "bottle reminders",
             Self::Web => "bottle web",
             Self::Cli => "bottle cli",
+            Self::Reconcile => "bottle reconcile",
         }
     }
 
@@ -55,7 +58,7 @@ impl Use {
             Self::Intake | Self::Worker => 4,
             Self::Reminders => 3,
             Self::Web => 8,
-            Self::Cli => 2,
+            Self::Cli | Self::Reconcile => 2,
         }
     }
 
@@ -69,7 +72,9 @@ impl Use {
                 &[("statement_timeout", "5s"), ("lock_timeout", "4s"), ("idle_in_transaction_session_timeout", "10s")]
             }
             Self::Web => &[("statement_timeout", "5s"), ("lock_timeout", "2s"), ("idle_in_transaction_session_timeout", "10s")],
-            Self::Cli => &[("statement_timeout", "60s"), ("lock_timeout", "10s"), ("idle_in_transaction_session_timeout", "60s")],
+            Self::Cli | Self::Reconcile => {
+                &[("statement_timeout", "60s"), ("lock_timeout", "10s"), ("idle_in_transaction_session_timeout", "60s")]
+            }
         }
     }
 }

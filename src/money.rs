@@ -13,6 +13,7 @@ use crate::domain::instant::Instant;
 use crate::domain::money::{Currency, Money, MoneyKind, Movement};
 
 pub mod export;
+pub mod matching;
 
 /// A movement of an account's money and the event that told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]

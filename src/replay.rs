@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use crate::billing::apply::{self, Item, Rules};
 use crate::billing::rehearsal::{self, Rehearsed};
 use crate::clock::Clock;
+use crate::domain::ask_again;
 use crate::domain::ids::{AccountId, EventId};
 use crate::inbox::history;
 use crate::inbox::queue;
@@ -132,7 +133,7 @@ pub async fn rehearse(
         match Providers::read(stored) {
             Ok(told) => items.push(Item {
                 id: event.id,
-                source: event.source,
+                source: ask_again::speaker(event.source, &event.kind),
                 key: event.key,
                 kind: event.kind,
                 received: event.received,

@@ -8,6 +8,7 @@ use crate::billing::disputes;
 use crate::domain::event::Source;
 use crate::domain::ids::EventId;
 use crate::inbox::watch::{self, NAMED};
+use crate::reconcile;
 use crate::worker::pause;
 
 use super::{Error, book};
@@ -23,6 +24,9 @@ const CONFLICT_SHOWN: Duration = Duration::from_secs(24 * 3600);
 
 /// Who opens a dispute and is answered at once may have it closed before anybody looked.
 const DISPUTE_SHOWN: Duration = Duration::from_secs(24 * 3600);
+
+/// One night may fail; of the second somebody has to hear.
+const RECONCILED_WITHIN_HOURS: f64 = 48.0;
 
 /// A condition that holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,6 +73,7 @@ pub async fn find(conn: &mut PgConnection, providers: &[Source]) -> Result<Vec<F
             events: Vec::new(),
         });
     }
+    findings.extend(drift(conn).await?);
     for provider in providers {
         if book::silent_for(conn, *provider, SILENT).await? {
             findings.push(Finding {
@@ -82,6 +87,33 @@ pub async fn find(conn: &mut PgConnection, providers: &[Source]) -> Result<Vec<F
         }
     }
     Ok(findings)
+}
+
+/// What reconcile found and could not repair.
+async fn drift(conn: &mut PgConnection) -> Result<Option<Finding>, Error> {
+    let drift = reconcile::watch::drift(conn).await?;
+    let classes: Vec<String> = drift.classes.iter().map(|(class, n)| format!("{}: {n}", class.title())).collect();
+    Ok((!classes.is_empty()).then(|| Finding {
+        condition: "reconcile drift".to_owned(),
+        sentence: format!(
+            "what we have differs from what a provider says, and could not be repaired by itself ({}); `bottle reconcile` says what to do",
+            classes.join("; ")
+        ),
+        events: drift.events,
+    }))
+}
+
+/// That providers are asked nightly, and that it came to nothing for two days.
+///
+/// # Errors
+/// The database's.
+pub async fn late(conn: &mut PgConnection) -> Result<Option<Finding>, Error> {
+    let is_late = reconcile::watch::is_late(conn, RECONCILED_WITHIN_HOURS).await?;
+    Ok(is_late.then(|| Finding {
+        condition: "reconcile late".to_owned(),
+        sentence: "the nightly reconcile has not succeeded for two days; `bottle reconcile` says why".to_owned(),
+        events: Vec::new(),
+    }))
 }
 
 fn note(findings: &mut Vec<Finding>, condition: &str, events: Vec<EventId>, sentence: impl FnOnce(&str) -> String) {

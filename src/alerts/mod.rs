@@ -31,6 +31,8 @@ pub struct Alerts {
     pub pool: PgPool,
     /// The providers that are configured: silence of another means nothing.
     pub providers: Vec<Source>,
+    /// Providers are asked nightly whether they agree with us.
+    pub nightly: bool,
     pub channels: Channels,
 }
 
@@ -78,7 +80,10 @@ impl Alerts {
         if !mine {
             return Ok(Changes::default());
         }
-        let findings = conditions::find(&mut tx, &self.providers).await?;
+        let mut findings = conditions::find(&mut tx, &self.providers).await?;
+        if self.nightly {
+            findings.extend(conditions::late(&mut tx).await?);
+        }
         let changes = book::write(&mut tx, &findings, &self.channels.configured()).await?;
         tx.commit().await?;
         for finding in findings.iter().filter(|f| changes.raised.contains(&f.condition)) {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use time::OffsetDateTime;
 
 use crate::accounts::{Standing, Upcoming};
+use crate::domain::ask_again;
 use crate::domain::fact::{Agreement, Dated, Fact, InvoiceState};
 use crate::domain::ids::{AccountId, EventId, PurchaseId};
 use crate::domain::instant::Instant;
@@ -19,7 +20,7 @@ use super::apply::{Item, Verdict};
 use super::booked::Booked;
 use super::fold::{self, State, fold};
 use super::runs::{Effects, Granted, Moved, PlanChange};
-use super::verdict::{Before, Written, judge_all};
+use super::verdict::{Before, Written, judge_all, of_answer};
 
 #[derive(Clone)]
 pub struct Book {
@@ -102,7 +103,10 @@ impl Book {
         let moved = self.move_money(state, item);
         let granted = entries.iter().filter(|e| e.reason == ledger::Why::Pro).map(|e| e.period).collect();
         let told = moved.iter().map(|e| (e.movement.kind, e.movement.money.clone())).collect();
-        let reason = judge_all(own, before, state, Written { granted, packs, moved: told });
+        let reason = match ask_again::asks(&item.kind) {
+            Some(source) => of_answer(source, own, before, state),
+            None => judge_all(own, before, state, Written { granted, packs, moved: told }),
+        };
         let reason = reason.unwrap_or_else(|| match item.told.said {
             Said::Unasked => Reason::Unasked,
             _ => Reason::NoBillingChange { kind: item.kind.clone() },
@@ -151,7 +155,7 @@ impl Book {
 
     /// What the event itself said, as it is stored; not what its provider answered about it.
     pub fn own(&self, item: &Item) -> Vec<Dated> {
-        self.facts.iter().filter(|f| f.event == item.id && is_own(f)).cloned().collect()
+        self.facts.iter().filter(|f| f.event == item.id && is_own(item, f)).cloned().collect()
     }
 
     /// All of it but the facts: enough to conclude from a state that is at hand.
@@ -173,7 +177,7 @@ impl Book {
             let mut live = answer.live.clone();
             live.sort();
             facts.push(dated(answer.asked, Fact::Snapshot { live }));
-        } else if !facts.is_empty() {
+        } else if !facts.iter().any(|f| matches!(f.fact, Fact::Snapshot { .. })) && !facts.is_empty() {
             // What the provider answered an earlier run stays true of that moment; a run that got no answer does not unsay it.
             let answered = |f: &&Dated| f.event == item.id && matches!(f.fact, Fact::Snapshot { .. });
             facts.extend(self.facts.iter().filter(answered).cloned());
@@ -188,7 +192,7 @@ impl Book {
             return self.own(item);
         }
         let own = self.said_by(item);
-        let told = own.iter().filter(|f| is_own(f)).cloned().collect();
+        let told = own.iter().filter(|f| is_own(item, f)).cloned().collect();
         if self.facts.iter().filter(|f| f.event == item.id).ne(own.iter()) {
             if self.facts.iter().any(|f| f.event == item.id) {
                 self.facts.retain(|f| f.event != item.id);
@@ -278,9 +282,9 @@ impl Book {
     }
 }
 
-/// Said by the event itself, and no answer to a question about it.
-fn is_own(fact: &Dated) -> bool {
-    !matches!(fact.fact, Fact::Snapshot { .. })
+/// Said by the event itself, and no answer to a question about it, unless the event is nothing but a question.
+fn is_own(item: &Item, fact: &Dated) -> bool {
+    !matches!(fact.fact, Fact::Snapshot { .. }) || ask_again::asks(&item.kind).is_some()
 }
 
 /// The plan key by which a fact says what was bought.

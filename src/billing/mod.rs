@@ -16,6 +16,7 @@ mod book;
 mod booked;
 pub mod bottles;
 pub mod check;
+pub mod compare;
 mod course;
 pub mod disputes;
 mod ends;

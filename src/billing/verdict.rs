@@ -1,5 +1,6 @@
 //! What one event did to its account, in one of the closed set of reasons. Pure.
 
+use crate::domain::event::Source;
 use crate::domain::fact::{Agreement, Dated, Fact, InvoiceState, PackState};
 use crate::domain::ids::PurchaseId;
 use crate::domain::instant::Instant;
@@ -46,6 +47,23 @@ pub fn judge_all(facts: &[Dated], before: Before, after: &State, written: Writte
         Fact::Moved(_) if written.moved.is_empty() => Reason::MoneyKnown,
         Fact::Moved(_) => Reason::MoneyMoved { moved: written.moved },
         _ => judge(first, before, after, written.granted),
+    })
+}
+
+/// What came of asking a provider again. None: it said nothing.
+pub fn of_answer(source: Source, facts: &[Dated], before: Before, after: &State) -> Option<Reason> {
+    let first = facts.first()?;
+    if let Some(unknown) = after.unknown.as_ref().filter(|unknown| unknown.key == first.key) {
+        return Some(Reason::WaitsForPlanKey { key: unknown.plan_key.clone() });
+    }
+    let to_come = facts.iter().find_map(|fact| match &fact.fact {
+        Fact::Agreement(agreement) => agreement.until.and_then(|until| change_at(after, until)),
+        _ => None,
+    });
+    Some(match to_come {
+        _ if before.plan != after.plan => Reason::AskedAgain { source, plan: after.plan, from: None, changed: true },
+        Some(change) => Reason::AskedAgain { source, plan: change.plan, from: Some(change.at), changed: true },
+        None => Reason::AskedAgain { source, plan: after.plan, from: None, changed: false },
     })
 }
 

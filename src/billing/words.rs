@@ -47,6 +47,8 @@ const KINDS: &[(&str, &str, Subject)] = &[
     ("customer.payment_failed", "Payment failed", Subject::Payment),
     ("customer.invoice_overdue", "Invoice overdue", Subject::Payment),
     ("bottle.period_opened", "Month begun", Subject::Plan),
+    ("bottle.asked_kinde", "Plan looked up again", Subject::Plan),
+    ("bottle.asked_stripe", "Plan looked up again", Subject::Plan),
     ("checkout.session.completed", "Checkout completed", Subject::Payment),
     ("checkout.session.async_payment_succeeded", "Payment received", Subject::Payment),
     ("checkout.session.async_payment_failed", "Payment failed", Subject::Payment),

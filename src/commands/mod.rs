@@ -20,6 +20,7 @@ mod database;
 mod engine_room;
 mod events;
 mod parts;
+mod reconcile;
 mod replay;
 mod serve;
 mod session_key;
@@ -42,6 +43,7 @@ Exit codes: 2 for wrong usage or a file .env that cannot be read, and of
   serve, web, worker  0 stopped by Ctrl-C or SIGTERM, 1 it could not start
   check               0 everything is as the facts give it, 1 something is not
   replay              0 every event reached a verdict, 1 one did not, is dead or is not stored
+  reconcile           0 compared, 1 --check found a difference, or it went wrong
   engine-room         0 done, 1 it went wrong or a schedule ended wrong
   test-alert          0 every channel took it, 1 one did not, or none is set up
   local-kinde         0 stopped by Ctrl-C, 1 it could not start
@@ -74,6 +76,14 @@ enum Command {
     ///
     /// Exit codes: 0 every event reached a verdict, 1 one did not, is dead or is not stored, 2 wrong usage.
     Replay(replay::ReplayArgs),
+    /// Compare plans, events and money with what the providers say is true now
+    ///
+    /// Only looks, unless --apply is given: then events that never came are fetched, and plans that are out of date are asked
+    /// about again through the inbox. Money is never changed. A worker does the same each night (BOTTLE_RECONCILE_AT). A run that
+    /// was cut short goes on where it was when the same is asked for again within a day.
+    ///
+    /// Exit codes: 0 compared, 1 --check found a difference, or it went wrong, 2 wrong usage.
+    Reconcile(reconcile::ReconcileArgs),
     /// Nine deliveries through the real pipeline, beside the handler most people write
     ///
     /// Exit codes: 0 done, 1 it went wrong or a schedule ended wrong, 2 wrong usage.
@@ -108,6 +118,7 @@ impl Cli {
             Command::Events(args) => events::run(self.settings.check()?, args).await,
             Command::Check => check::run(self.settings.check()?).await,
             Command::Replay(args) => replay::run(self.settings.check()?, args).await,
+            Command::Reconcile(args) => reconcile::run(self.settings.check()?, args).await,
             Command::EngineRoom(args) => engine_room::run(self.settings.check()?, args).await,
             Command::TestAlert => test_alert::run(&self.settings.check()?).await,
             Command::LocalKinde(args) => {

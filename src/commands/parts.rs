@@ -1,9 +1,11 @@
 //! Parts that several commands put together alike.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
 
 use crate::accounts;
 use crate::alerts::email::Email;
@@ -13,7 +15,7 @@ use crate::bell::Bell;
 use crate::billing::apply::Rules;
 use crate::checkpoint::Checkpoints;
 use crate::clock::Clock;
-use crate::config::{Config, Kinde};
+use crate::config::{Config, Kinde, Nightly};
 use crate::courier::{self, Courier};
 use crate::inbox::queue;
 use crate::jwks::Jwks;
@@ -22,11 +24,17 @@ use crate::oidc::Oidc;
 use crate::outbound;
 use crate::providers::kinde::{self, management::Management};
 use crate::providers::{Provider, Providers, stripe};
+use crate::reconcile::{self, Reconciler};
 use crate::reminders::ring::Letters;
 use crate::replayer::Replayer;
 use crate::wake::Wake;
 use crate::web::sign_in::{self, SignIn};
 use crate::worker::process::Engine;
+
+/// By night nobody waits: what is still on its way after a minute has gone astray.
+const DIFFERS_FOR: Duration = Duration::from_secs(60);
+/// Events that were stored by a nightly run, while none of them gets on.
+const WAITED_FOR: Duration = Duration::from_secs(5 * 60);
 
 /// When a tenant's public keys are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +152,30 @@ pub fn bell(pool: PgPool, config: &Config, rules: Rules, checkpoints: Checkpoint
     let page = format!("{}/reminders", config.web.url.as_str().trim_end_matches('/'));
     let letters = config.mail.as_ref().map(|_| Letters { page });
     Bell { pool, rules: Arc::new(rules), letters, checkpoints, clock: Clock::Database }
+}
+
+/// The minute of the day at which providers are asked nightly; none where none can be asked, or nobody wants it.
+pub fn night(config: &Config, rules: &Rules, providers: &Providers) -> Option<u16> {
+    let minute = match config.nightly {
+        Nightly::Off => return None,
+        Nightly::At(minute) => minute,
+        Nightly::Unsaid => reconcile::night::usual_minute(&rules.tenant),
+    };
+    (!reconcile::askable(providers).is_empty()).then_some(minute)
+}
+
+pub fn reconciler(pool: PgPool, providers: Arc<Providers>, rules: Rules, wake: Wake, stop: CancellationToken) -> Reconciler {
+    Reconciler {
+        pool,
+        providers,
+        rules: Arc::new(rules),
+        clock: Clock::Database,
+        wake,
+        settle: DIFFERS_FOR,
+        wait: WAITED_FOR,
+        progress: tokio::sync::watch::Sender::default(),
+        stop,
+    }
 }
 
 /// Where alerts go besides the log.

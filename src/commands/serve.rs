@@ -18,6 +18,7 @@ use crate::engine_room::visits::Visits;
 use crate::housekeeping;
 use crate::intake::Intake;
 use crate::local_kinde;
+use crate::reconcile;
 use crate::replayer;
 use crate::sessions::{self, Sessions};
 use crate::wake::Wake;
@@ -80,7 +81,14 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
         parts::check_tenant(&pool, &rules).await?;
         let sources = providers.configured();
         let channels = parts::channels(&config)?;
-        running.spawn(alerts::run(Alerts { pool: pool.clone(), providers: sources, channels }, stop.clone()));
+        let night = parts::night(&config, &rules, &providers);
+        let watched = Alerts { pool: pool.clone(), providers: sources, nightly: night.is_some(), channels };
+        running.spawn(alerts::run(watched, stop.clone()));
+        if let Some(minute) = night {
+            let pool = db::pool(&database.options, db::Use::Reconcile);
+            let reconciler = parts::reconciler(pool, Arc::clone(&providers), rules.clone(), wake.clone(), stop.clone());
+            running.spawn(reconcile::night::run(reconciler, minute));
+        }
         running.spawn(housekeeping::run(pool.clone(), config.retention, stop.clone()));
         running.spawn(replayer::run(parts::replayer(pool.clone(), &wake), stop.clone()));
         let bell = parts::bell(db::pool(&database.options, db::Use::Reminders), &config, rules.clone(), checkpoints.clone());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use reqwest::Url;
 
 use super::given::{ADDR, DATA, FREE_PLAN_KEYS, LOCAL_KINDE_ADDR, PRO_PLAN_KEYS, RETENTION_DAYS, Settings};
-use super::{Alerts, Client, Config, Database, Kinde, M2m, MailServer, Operators, People, Secret, Web, is_loopback};
+use super::{Alerts, Client, Config, Database, Kinde, M2m, MailServer, Nightly, Operators, People, Secret, Web, is_loopback};
 use crate::domain::plan::PlanKeys;
 
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +56,7 @@ impl Settings {
             mail: mail(given(self.smtp_url.as_deref()), given(self.mail_from.as_deref()))?,
             alerts: self.alerts()?,
             retention: retention(given(Some(&self.retention_days)).unwrap_or(RETENTION_DAYS))?,
+            nightly: nightly(given(self.reconcile_at.as_deref()))?,
         })
     }
 
@@ -214,6 +215,21 @@ fn alert_url(text: &str) -> Result<Url, WrongSetting> {
 
 /// Providers tell of an event, and let it be asked for again, for 30 days.
 const RETENTION_DAYS_MIN: u32 = 35;
+
+fn nightly(text: Option<&str>) -> Result<Nightly, WrongSetting> {
+    let minute = |text: &str| {
+        let (hour, minute) = text.split_once(':').filter(|(_, minute)| minute.len() == 2)?;
+        let (hour, minute) = (hour.parse::<u16>().ok()?, minute.parse::<u16>().ok()?);
+        (hour < 24 && minute < 60).then_some(hour * 60 + minute)
+    };
+    match text {
+        None => Ok(Nightly::Unsaid),
+        Some("off") => Ok(Nightly::Off),
+        Some(text) => minute(text)
+            .map(Nightly::At)
+            .ok_or_else(|| wrong("BOTTLE_RECONCILE_AT", format!("`{text}` is neither a time like 03:20 nor `off`"))),
+    }
+}
 
 fn retention(text: &str) -> Result<Duration, WrongSetting> {
     match text.parse::<u32>() {
@@ -393,6 +409,8 @@ mod tests {
             (["--alert-email", "me@a.example"], "ALERT_EMAIL: is set without SMTP_URL"),
             (["--retention-days", "34"], "BOTTLE_RETENTION_DAYS: `34`"),
             (["--retention-days", "x"], "BOTTLE_RETENTION_DAYS: `x`"),
+            (["--reconcile-at", "24:00"], "BOTTLE_RECONCILE_AT: `24:00`"),
+            (["--reconcile-at", "3"], "BOTTLE_RECONCILE_AT: `3`"),
             (["--pro-plan-keys", " , "], "BOTTLE_PRO_PLAN_KEYS: is empty"),
             (["--pro-plan-keys", "customer_free_plan"], "BOTTLE_FREE_PLAN_KEYS: `customer_free_plan`"),
         ] {

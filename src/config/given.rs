@@ -87,6 +87,11 @@ pub struct Settings {
     /// Bodies and receipts of settled events are forgotten after this many days; keys, facts and ledgers never
     #[arg(long, global = true, env = "BOTTLE_RETENTION_DAYS", value_name = "DAYS", default_value = RETENTION_DAYS)]
     pub(super) retention_days: String,
+    /// When, by UTC, providers are asked each night whether they agree with us: a time like 03:20, or `off`
+    ///
+    /// [default: a minute between 03:00 and 04:00 that is always the same for one tenant]
+    #[arg(long, global = true, env = "BOTTLE_RECONCILE_AT", value_name = "HH:MM")]
+    pub(super) reconcile_at: Option<String>,
     /// What to log, e.g. debug, or bottle::worker=debug,warn
     #[arg(long, global = true, env = "BOTTLE_LOG", value_name = "FILTER")]
     pub(crate) log: Option<String>,

@@ -34,6 +34,17 @@ pub struct Config {
     pub alerts: Alerts,
     /// How long bodies and receipts of settled events are kept.
     pub retention: Duration,
+    pub nightly: Nightly,
+}
+
+/// When providers are asked each night whether they agree with us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nightly {
+    Off,
+    /// In minutes after midnight, UTC.
+    At(u16),
+    /// At a minute of this installation's own.
+    Unsaid,
 }
 
 #[derive(Debug, Clone)]

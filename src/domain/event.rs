@@ -43,6 +43,12 @@ pub struct Delivery {
     pub digest: [u8; 32],
 }
 
+impl Delivery {
+    /// The digest of an event that was fetched from its provider's list and never delivered: its wording there may be of another
+    /// version than a delivery's, so whatever a delivery of it says is no contradiction.
+    pub const FETCHED: [u8; 32] = [0; 32];
+}
+
 macro_rules! text_enum {
     ($name:ident, $what:literal, $($variant:ident = $text:literal),+) => {
         impl $name {

@@ -1,5 +1,6 @@
 //! The nouns of the trade, parsed once and carried as proof. No I/O, no clock, no randomness.
 
+pub mod ask_again;
 pub mod event;
 pub mod fact;
 pub mod ids;

@@ -97,6 +97,10 @@ const FIXED: &[(&str, &str)] = &[
 ];
 
 fn plan_set(rest: &str) -> String {
+    if let Some((rest, how)) = rest.split_once("; found by reconcile: no message of this had come, so ") {
+        let who = how.strip_suffix(" was asked again").unwrap_or("the billing provider");
+        return format!("{} We found this by asking {who} ourselves: its message about it never came.", plan_set(rest));
+    }
     let (rest, granted) = rest.strip_suffix(", Pro allowance granted").map_or((rest, false), |rest| (rest, true));
     let bottles = if granted { ", and the bottles of Pro were added" } else { "" };
     match rest.split_once(" from ").map(|(plan, from)| (plan, Instant::parse(from))) {
@@ -179,6 +183,7 @@ fn capitalised(stored: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::event::Source;
     use super::super::money::{Money, MoneyKind};
     use super::super::plan::Plan;
     use super::super::reason::{Allowance, Newer, Reason};
@@ -218,7 +223,8 @@ mod tests {
             | Reason::Gone { .. }
             | Reason::OtherMode { .. }
             | Reason::NothingOfOurs
-            | Reason::Unasked => {}
+            | Reason::Unasked
+            | Reason::AskedAgain { .. } => {}
         }
     }
 
@@ -255,6 +261,11 @@ mod tests {
             &Reason::PaymentRecorded { allowance: Allowance::NoProPlan, cleared: false },
             "Your payment was received. No Pro plan is known that it belongs to, so no bottles were added.",
         );
+        let asked = |plan, from, changed| Reason::AskedAgain { source: Source::Kinde, plan, from, changed };
+        let found = "We found this by asking Kinde ourselves: its message about it never came.";
+        check(&asked(pro, None, true), &format!("Your plan changed to Pro. {found}"));
+        check(&asked(free, Some(at), true), &format!("Your plan changes to Free on 20 November 2026, 10:00 UTC. {found}"));
+        check(&asked(pro, None, false), "You were already on Pro, so your plan did not change.");
         let newer = || Some(Newer { key: "event_1".to_owned(), at });
         check(
             &Reason::NewerStoredGranted { granted: months(), newer: newer() },

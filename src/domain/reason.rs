@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::event::Status;
+use super::event::{Source, Status};
 use super::instant::Instant;
 use super::money::{Money, MoneyKind};
 use super::period::Period;
@@ -84,6 +84,13 @@ pub enum Reason {
     },
     NothingOfOurs,
     Unasked,
+    /// The provider was asked again by ourselves, because what it said differed from what we had.
+    AskedAgain {
+        source: Source,
+        plan: Plan,
+        from: Option<Instant>,
+        changed: bool,
+    },
 }
 
 /// What became of the allowance that a payment is for.
@@ -120,7 +127,8 @@ impl Reason {
             | Self::MoneyMoved { .. }
             | Self::MoneyKnown
             | Self::InvoiceSettled
-            | Self::Disputed { .. } => Status::Applied,
+            | Self::Disputed { .. }
+            | Self::AskedAgain { .. } => Status::Applied,
             Self::NewerStored { .. }
             | Self::NotCurrentAgreement
             | Self::NoBillingChange { .. }
@@ -212,7 +220,26 @@ impl fmt::Display for Reason {
             Self::OtherMode { live: false } => f.write_str("ignored: it is from the provider's test mode, and this is live"),
             Self::NothingOfOurs => f.write_str("ignored: it is about nothing that is sold here"),
             Self::Unasked => f.write_str("parked: the provider has to be asked about it first"),
+            Self::AskedAgain { source, plan, changed: false, .. } => {
+                write!(f, "plan is already {plan}; {} was asked again, and nothing changed", by_name(*source))
+            }
+            Self::AskedAgain { source, plan, from, changed: true } => {
+                write!(f, "plan set to {plan}")?;
+                if let Some(from) = from {
+                    write!(f, " from {from}")?;
+                }
+                let name = by_name(*source);
+                write!(f, "; found by reconcile: no message of this had come, so {name} was asked again")
+            }
         }
+    }
+}
+
+fn by_name(source: Source) -> &'static str {
+    match source {
+        Source::Kinde => "Kinde",
+        Source::Stripe => "Stripe",
+        Source::Bottle => "Bottle",
     }
 }
 

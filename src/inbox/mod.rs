@@ -18,6 +18,7 @@ pub mod claimed;
 pub mod health;
 pub mod history;
 pub mod inspect;
+pub mod open;
 pub mod prune;
 pub mod queue;
 pub mod search;

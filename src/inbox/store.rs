@@ -70,7 +70,7 @@ pub async fn store(db: impl PgExecutor<'_>, batch: &[&Delivery], clock: Clock) -
                      union all
                      select * from unnest($14::int[], $15::text[], $16::bytea[], $17::bytea[])) c
                join located l using (n)
-               where l.digest <> c.digest
+               where l.digest <> c.digest and l.digest <> $20 and c.digest <> $20
                on conflict (event_id, digest) do nothing
            )
            select n as "n!", id as "id!: EventId", webhook_id, digest as "digest!", inserted as "inserted!" from located"#,
@@ -92,7 +92,8 @@ pub async fn store(db: impl PgExecutor<'_>, batch: &[&Delivery], clock: Clock) -
         &rows.odd_digest as &[&[u8]],
         &rows.odd_body as &[&[u8]],
         now,
-        &rows.receipt_sent_at as &[Option<OffsetDateTime>]
+        &rows.receipt_sent_at as &[Option<OffsetDateTime>],
+        &Delivery::FETCHED[..]
     )
     .fetch_all(db)
     .await?;
@@ -106,12 +107,17 @@ pub async fn store(db: impl PgExecutor<'_>, batch: &[&Delivery], clock: Clock) -
             answers[*n] = Some(Stored {
                 id: row.id,
                 copy: copy > 0 || !row.inserted,
-                conflict: row.digest != delivery.digest,
+                conflict: contradicts(&row.digest, &delivery.digest),
                 other_header: row.webhook_id != delivery.webhook_id,
             });
         }
     }
     answers.into_iter().collect::<Option<Vec<_>>>().ok_or(sqlx::Error::RowNotFound)
+}
+
+/// Another content under one id. Of what was fetched that cannot be said.
+fn contradicts(stored: &[u8], came: &[u8]) -> bool {
+    stored != came && stored != Delivery::FETCHED && came != Delivery::FETCHED
 }
 
 /// The batch as columns.
@@ -158,7 +164,7 @@ impl<'a> Rows<'a> {
                 rows.receipt_webhook_id.push(delivery.webhook_id.as_deref());
                 rows.receipt_first.push(copy == 0);
                 rows.receipt_sent_at.push(delivery.sent.map(Instant::datetime));
-                if delivery.digest != event.digest {
+                if contradicts(&event.digest, &delivery.digest) {
                     rows.odd_n.push(n);
                     rows.odd_webhook_id.push(delivery.webhook_id.as_deref());
                     rows.odd_digest.push(&delivery.digest);

@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 use sqlx::postgres::types::PgInterval;
 use time::OffsetDateTime;
 
-use crate::domain::event::Source;
+use crate::domain::event::{Delivery, Source};
 use crate::domain::ids::EventId;
 
 /// Ids that are named; there may be more.
@@ -68,14 +68,19 @@ pub async fn conflicting(conn: &mut PgConnection, age: Duration) -> sqlx::Result
     .await
 }
 
-/// The newest event that arrived from a source after the row `after`.
+/// The newest event that arrived from a source after the row `after`. One that we fetched ourselves did not arrive.
 ///
 /// # Errors
 /// The database's.
 pub async fn heard_after(conn: &mut PgConnection, source: Source, after: EventId) -> sqlx::Result<Option<OffsetDateTime>> {
-    sqlx::query_scalar!("select max(received_at) from inbox_events where id > $1 and source = $2", after.0, source.as_str())
-        .fetch_one(conn)
-        .await
+    sqlx::query_scalar!(
+        "select max(received_at) from inbox_events where id > $1 and source = $2 and digest <> $3",
+        after.0,
+        source.as_str(),
+        &Delivery::FETCHED[..]
+    )
+    .fetch_one(conn)
+    .await
 }
 
 /// The newest row; zero while there is none.

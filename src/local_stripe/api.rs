@@ -112,6 +112,9 @@ fn look(world: &World, call: &Call<'_>, parts: &[&str]) -> Result<Value, Refusal
 /// Canceled ones are left out unless they are asked for.
 fn list_subscriptions(world: &World, form: &Params) -> Result<Value, Refusal> {
     let (status, price) = (form.text("status"), form.text("price"));
+    if let Some(customer) = form.text("customer").filter(|id| world.find(id).is_none()) {
+        return Err(Refusal::names_nothing("customer", customer, "customer"));
+    }
     let fits = |one: &Value| {
         let of_status = match status {
             None => !matches!(text(one, "status"), "canceled" | "incomplete_expired"),

@@ -9,6 +9,7 @@
 //! live tenants read; every spelling seen in one of them is taken.
 
 mod envelope;
+mod listing;
 mod m2m;
 pub mod management;
 mod pace;

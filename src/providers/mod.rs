@@ -8,6 +8,7 @@ use reqwest::header::HeaderMap;
 use time::OffsetDateTime;
 
 use crate::clock::Clock;
+use crate::domain::ask_again::{self, Party};
 use crate::domain::event::{Delivery, Source};
 use crate::domain::fact::{Fact, PERIOD_OPENED};
 use crate::domain::ids::{CustomerId, KindeUserId};
@@ -18,6 +19,7 @@ use crate::jwks::token::{Compact, TokenError};
 mod contradiction;
 mod fields;
 pub mod kinde;
+pub mod listing;
 pub mod round;
 pub mod script;
 pub mod stripe;
@@ -140,7 +142,7 @@ pub struct StoredEvent<'a> {
     pub asked: Instant,
 }
 
-/// One provider and its five verbs: name, checkout, portal, verify, resolve.
+/// One provider and its five verbs: name, checkout, portal, verify, resolve. What it can list besides is in `listing`.
 #[derive(Debug)]
 pub enum Provider {
     Kinde(kinde::Kinde),
@@ -249,6 +251,9 @@ impl Providers {
     /// # Errors
     /// See [`ResolveError`].
     pub async fn resolve(&self, event: StoredEvent<'_>, clock: Clock, round: &Round) -> Result<Told, ResolveError> {
+        if let Some(source) = ask_again::asks(event.kind).filter(|_| event.source == Source::Bottle) {
+            return self.ask_again(source, event, round).await;
+        }
         let provider = self.of(event.source);
         if let Some(Provider::Stripe(stripe)) = provider {
             return stripe.resolve(event).await;
@@ -283,6 +288,19 @@ impl Providers {
         Ok(Told { doubt: Some(doubt), ..told })
     }
 
+    /// Carries out an event of ours that only asks.
+    async fn ask_again(&self, source: Source, event: StoredEvent<'_>, round: &Round) -> Result<Told, ResolveError> {
+        let told = |whose, said| Told { whose, said, answer: None, doubt: None };
+        let Some(body) = event.body else { return Ok(told(Whose::default(), Said::AsStored)) };
+        let party: Party = serde_json::from_slice(body).map_err(|error| ResolveError::Unreadable(error.to_string()))?;
+        let Some(provider) = self.of(source) else { return Ok(told(Whose::default(), Said::Unasked)) };
+        let said = match round.within(provider.plans(&party, event.asked)).await? {
+            Some(facts) => Said::Answered { at: event.asked, facts },
+            None => Said::Gone { object: party.name().to_owned() },
+        };
+        Ok(told(party.whose(), said))
+    }
+
     /// A stored event → what it says by itself. Asks nobody.
     ///
     /// # Errors
@@ -292,6 +310,7 @@ impl Providers {
         match (event.source, event.body) {
             (Source::Bottle, _) => match (event.kind, event.occurred) {
                 (PERIOD_OPENED, Some(at)) => Ok(untold(Said::Fact { at, fact: Fact::Opened })),
+                (kind, _) if ask_again::asks(kind).is_some() => Ok(untold(Said::Unasked)),
                 _ => Ok(untold(Said::Nothing)),
             },
             (_, None) => Ok(untold(Said::AsStored)),

@@ -46,9 +46,10 @@ impl Round {
     }
 
     /// Ends what takes longer than the round.
-    pub(super) async fn within<T>(&self, work: impl Future<Output = Result<T, AskError>>) -> Result<T, AskError> {
+    pub(super) async fn within<T, E: From<AskError>>(&self, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         timeout_at(self.until, work).await.unwrap_or_else(|_| {
-            Err(AskError::Unavailable { why: "it did not answer while there was time".to_owned(), again_in: AGAIN_IN })
+            let why = "it did not answer while there was time".to_owned();
+            Err(AskError::Unavailable { why, again_in: AGAIN_IN }.into())
         })
     }
 }

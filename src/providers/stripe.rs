@@ -11,6 +11,7 @@
 mod api;
 mod doors;
 mod envelope;
+mod listing;
 mod objects;
 mod reading;
 mod signature;

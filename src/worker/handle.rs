@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use crate::billing::apply::{self, Item, Verdict};
 use crate::checkpoint::Step;
+use crate::domain::ask_again;
 use crate::domain::ids::{EventId, EventKey};
 use crate::domain::reason::Reason;
 use crate::domain::told::Told;
@@ -135,7 +136,7 @@ pub(super) fn left_alone(connection: PoolConnection<Postgres>) -> sqlx::Error {
 pub(super) fn item(event: &Claimed, told: Told) -> Item {
     Item {
         id: event.id,
-        source: event.source,
+        source: ask_again::speaker(event.source, &event.kind),
         key: event.key.clone(),
         kind: event.kind.clone(),
         received: event.received,

@@ -98,7 +98,12 @@ impl Stage {
 fn alerts(app: &App, url: &str) -> Alerts {
     let secret = format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(KEY));
     let webhook = Webhook::new(&url.parse().unwrap(), &secret).unwrap();
-    Alerts { pool: app.pool.clone(), providers: vec![Source::Kinde], channels: Channels { webhook: Some(webhook), email: None } }
+    Alerts {
+        pool: app.pool.clone(),
+        providers: vec![Source::Kinde],
+        nightly: true,
+        channels: Channels { webhook: Some(webhook), email: None },
+    }
 }
 
 fn raised(condition: &str) -> (Vec<String>, Vec<String>) {

@@ -29,6 +29,8 @@ const MAX_ANSWER: usize = 1024 * 1024;
 /// Of all that this process asks at once.
 const CALLS_AT_ONCE: usize = 8;
 const PAGE_SIZE: &str = "100";
+/// As many users as Kinde gives at once.
+const USERS_PAGE: &str = "500";
 /// A customer with more agreements than fit on so many pages is an answer that never ends.
 const PAGES_MAX: usize = 50;
 
@@ -71,6 +73,11 @@ impl Management {
             Clock::At(at) => at,
             Clock::Database => Instant::from_datetime(OffsetDateTime::now_utc()),
         };
+        Ok(self.agreements_of(customer, asked).await?.unwrap_or(Answer { asked, live: Vec::new() }))
+    }
+
+    /// As of `asked`. None: there is no such customer.
+    pub(super) async fn agreements_of(&self, customer: &CustomerId, asked: Instant) -> Result<Option<Answer>, AskError> {
         let mut live = Vec::new();
         let mut seen = BTreeSet::new();
         let mut after: Option<String> = None;
@@ -80,12 +87,12 @@ impl Management {
                 query.push(("starting_after", after));
             }
             let Said::Body(body) = self.get("/api/v1/billing/agreements", &query).await? else {
-                return Ok(Answer { asked, live });
+                return Ok(None);
             };
             let page = reading::page(&body, asked).map_err(|why| self.unreadable(&why))?;
             live.extend(page.live);
             match page.next {
-                None => return Ok(Answer { asked, live }),
+                None => return Ok(Some(Answer { asked, live })),
                 Some(next) if seen.insert(next.clone()) => after = Some(next),
                 Some(_) => break,
             }
@@ -101,6 +108,20 @@ impl Management {
         match self.get("/api/v1/user", &[("id", user.as_str()), ("expand", "billing")]).await? {
             Said::Body(body) => reading::customer_in(&body).map_err(|why| self.unreadable(&why)),
             Said::NotFound => Ok(None),
+        }
+    }
+
+    /// Users, `USERS_PAGE` of them, with the customer that each is; and where the next page begins.
+    pub(super) async fn users(&self, from: Option<&str>) -> Result<(Vec<reading::User>, Option<String>), AskError> {
+        let mut query = vec![("page_size", USERS_PAGE), ("expand", "billing")];
+        query.extend(from.map(|from| ("next_token", from)));
+        match self.get("/api/v1/users", &query).await? {
+            Said::Body(body) => {
+                let (users, next) = reading::users(&body).map_err(|why| self.unreadable(&why))?;
+                // One that leads to itself leads nowhere.
+                Ok((users, next.filter(|next| Some(next.as_str()) != from)))
+            }
+            Said::NotFound => Ok((Vec::new(), None)),
         }
     }
 

@@ -69,6 +69,27 @@ pub fn customer_in(body: &str) -> Result<Option<CustomerId>, String> {
     Ok(billing.text("customer_id").map_err(|error| error.to_string())?.map(CustomerId))
 }
 
+/// A user and the customer that they are, if they are one.
+pub struct User {
+    pub id: String,
+    pub customer: Option<CustomerId>,
+}
+
+/// A page of users, and the token that the next page begins with.
+pub fn users(body: &str) -> Result<(Vec<User>, Option<String>), String> {
+    let page = Fields::of(body).map_err(|error| error.to_string())?;
+    let listed = page.get("users").map_err(|error| error.to_string())?.ok_or("it lists no users")?;
+    let listed: Option<Vec<Box<RawValue>>> = serde_json::from_str(listed.get()).map_err(|error| error.to_string())?;
+    let users = listed.unwrap_or_default().into_iter().map(|one| {
+        let fields = Fields::of(one.get()).map_err(|error| error.to_string())?;
+        let id = fields.text("id").map_err(|error| error.to_string())?.ok_or("a user without an id")?;
+        Ok(User { id, customer: customer_in(one.get())? })
+    });
+    let users = users.collect::<Result<Vec<_>, String>>()?;
+    let next = page.text("next_token").map_err(|error| error.to_string())?.filter(|next| !next.is_empty());
+    Ok((users, next))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +134,25 @@ mod tests {
     fn the_next_page_begins_after_the_last_agreement_live_or_not() {
         let body = r#"{"has_more":true,"agreements":[{"id":"a","plan_code":"p"},{"id":"b","plan_code":"p","expires_on":"2020-01-01T00:00:00Z"}]}"#;
         assert_eq!(read(body), Ok((vec!["a=p".to_owned()], Some("b".to_owned()))));
+    }
+
+    #[test]
+    fn a_page_of_users_ends_where_no_token_follows() {
+        let read = |body: &str| {
+            let (users, next) = users(body)?;
+            Ok::<_, String>((users.into_iter().map(|u| (u.id, u.customer.map(|c| c.0))).collect::<Vec<_>>(), next))
+        };
+        let body =
+            r#"{"code":"OK","users":[{"id":"kp_1","billing":{"customer_id":"customer_1"}},{"id":"kp_2"}],"next_token":"MTo="}"#;
+        let (one, two) = (("kp_1".to_owned(), Some("customer_1".to_owned())), ("kp_2".to_owned(), None));
+        assert_eq!(read(body), Ok((vec![one, two], Some("MTo=".to_owned()))));
+        for (end, is_one) in
+            [(r#","next_token":null}"#, true), (r#","next_token":""}"#, true), ("}", true), (r#","users":[]}"#, false)]
+        {
+            let body = format!(r#"{{"users":null{end}"#);
+            assert_eq!(read(&body) == Ok((Vec::new(), None)), is_one, "{body}");
+        }
+        assert!(read(r#"{"users":[{"preferred_email":"a@example.com"}]}"#).is_err());
     }
 
     #[test]

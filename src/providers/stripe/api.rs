@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::objects::List;
 use crate::outbound::{Answer, Client, OutboundError};
 use crate::providers::ResolveError;
+use crate::providers::listing::ListError;
 
 pub(super) const VERSION: &str = "2026-10-28.endive";
 const ANSWER_MAX: usize = 4 * 1024 * 1024;
@@ -70,6 +71,29 @@ impl Api {
         match self.judged(&answer, path)? {
             Found::There(()) => read(&answer.body, path).map(Found::There),
             Found::Gone => Ok(Found::Gone),
+        }
+    }
+
+    /// A page of a list. Gone: what it is a list of, or the object it is to begin after, is not there.
+    pub(super) async fn list<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        params: &[(&str, &str)],
+    ) -> Result<Found<List<T>>, ListError> {
+        let request = self.request(Method::GET, &format!("{path}{}", query(params)))?;
+        let answer = self.send(request).await?;
+        let code = serde_json::from_slice::<Refusal>(&answer.body).unwrap_or_default().error.code;
+        // What a parameter names and is not there is a 400, where a path answers 404.
+        if answer.status == StatusCode::BAD_REQUEST && code.as_deref() == Some("resource_missing") {
+            return Ok(Found::Gone);
+        }
+        match self.judged(&answer, path) {
+            Ok(Found::There(())) => Ok(Found::There(read(&answer.body, path)?)),
+            Ok(Found::Gone) => Ok(Found::Gone),
+            Err(error) if matches!(answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
+                Err(ListError::Refused { why: error.to_string() })
+            }
+            Err(error) => Err(error.into()),
         }
     }
 

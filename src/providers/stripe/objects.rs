@@ -258,3 +258,26 @@ pub(super) struct Movement {
 pub(super) struct Portal {
     pub url: String,
 }
+
+/// A row of Stripe's books.
+#[derive(Debug, Deserialize)]
+pub(super) struct BalanceTransaction {
+    pub id: String,
+    /// Signed, in the currency our money is kept in.
+    pub amount: i64,
+    pub currency: String,
+    /// The accounting class, which is what Stripe advises to go by.
+    pub reporting_category: String,
+    pub source: Option<Ref<Subject>>,
+}
+
+/// What a row is about: a charge, a refund, a dispute, or something that has none of these.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Subject {
+    pub id: String,
+    pub amount: Option<i64>,
+    pub currency: Option<String>,
+    pub customer: Option<Ref<Named>>,
+    pub charge: Option<Ref<Named>>,
+    pub metadata: Option<Metadata>,
+}

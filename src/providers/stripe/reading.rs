@@ -180,7 +180,7 @@ impl Shop {
         Ok(facts)
     }
 
-    fn subscription(&self, one: &Subscription, asked: Instant) -> Result<Vec<Fact>, ResolveError> {
+    pub(super) fn subscription(&self, one: &Subscription, asked: Instant) -> Result<Vec<Fact>, ResolveError> {
         let began = seconds(one.start_date)?;
         let first_is_unpaid = || {
             // A payment that takes days leaves the subscription active while it is on its way, and also when it failed: Stripe
@@ -272,7 +272,7 @@ impl Shop {
     }
 
     /// The customer, and the person whom a checkout of ours marked.
-    fn whose_marked(&self, customer: Option<&Ref<Named>>, marks: &[&Option<Metadata>]) -> Whose {
+    pub(super) fn whose_marked(&self, customer: Option<&Ref<Named>>, marks: &[&Option<Metadata>]) -> Whose {
         let marked = marks.iter().filter_map(|mark| mark.as_ref()).find(|mark| mark.get(MARK_TENANT) == Some(&self.tenant));
         Whose {
             user: marked.and_then(|mark| mark.get(MARK_USER)).filter(|user| !user.is_empty()).cloned().map(KindeUserId),
@@ -312,7 +312,7 @@ fn refunded(refund: &Refund, charge: &str) -> Result<Vec<Fact>, ResolveError> {
     let amount = money(refund.amount, &refund.currency)?;
     let gone = amount.negated().ok_or_else(|| unreadable("the refund's amount is out of range"))?;
     let moved = |kind: MoneyKind, money| {
-        Ok(Fact::Moved(Movement {
+        Ok::<_, ResolveError>(Fact::Moved(Movement {
             key: format!("{kind}:{}", refund.id),
             kind,
             money,
@@ -357,7 +357,7 @@ fn disputed(dispute: &Dispute, charge: &str) -> Result<Vec<Fact>, ResolveError> 
     Ok(facts)
 }
 
-fn money(minor: i64, currency: &str) -> Result<Money, ResolveError> {
+pub(super) fn money(minor: i64, currency: &str) -> Result<Money, ResolveError> {
     let currency = currency.parse().map_err(|error: crate::domain::money::NotACurrency| unreadable(&error.to_string()))?;
     Ok(Money { minor, currency })
 }

@@ -39,6 +39,8 @@ impl Home {
         command.args(args).current_dir(self.path()).stdin(Stdio::null());
         command.env_clear().envs(PASSED_ON.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         command.env("BOTTLE_ADDR", "127.0.0.1:0").env("BOTTLE_LOCAL_KINDE_ADDR", "127.0.0.1:0");
+        // What a test sees must not depend on the hour.
+        command.env("BOTTLE_RECONCILE_AT", "off");
         // A group of its own, as a shell gives it: Ctrl-C reaches all of it.
         command.envs(settings.iter().copied()).process_group(0);
         command

@@ -10,6 +10,7 @@ pub mod billing;
 pub mod binary;
 pub mod browser;
 pub mod claims;
+pub mod comparing;
 pub mod db;
 pub mod deliveries;
 pub mod desk;
