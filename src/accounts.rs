@@ -109,6 +109,20 @@ pub async fn customers(conn: &mut PgConnection, source: Source, ids: &[String]) 
     Ok(rows.into_iter().map(|r| (r.customer, r.account)).collect())
 }
 
+/// What an account is known as at each provider: the name that was learned last.
+pub async fn known_as(conn: &mut PgConnection, account: AccountId) -> sqlx::Result<Vec<(Source, CustomerId)>> {
+    let rows = sqlx::query!(
+        r#"select distinct on (source) source, customer_id as "customer: CustomerId" from customer_map
+           where account_id = $1 order by source, learned_at desc, customer_id"#,
+        account.0
+    )
+    .fetch_all(conn)
+    .await?;
+    rows.into_iter()
+        .map(|row| Ok((row.source.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))?, row.customer)))
+        .collect()
+}
+
 /// Whoever parks an event for want of a mapping, and whoever learns one, takes this first: so neither misses the other.
 pub async fn lock_customers(conn: &mut PgConnection, ids: &BTreeSet<CustomerId>) -> sqlx::Result<()> {
     let ids: Vec<String> = ids.iter().map(|c| c.0.clone()).collect();

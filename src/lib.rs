@@ -52,6 +52,7 @@ pub mod providers;
 pub mod sessions;
 // Floor 2: rules.
 pub mod billing;
+pub mod checkouts;
 pub mod intake;
 pub mod operators;
 pub mod reminders;

@@ -124,7 +124,12 @@ impl Client {
         self.reach == Reach::Loopback
     }
 
-    /// The address is of the origin it is tied to.
+    /// Whose origin it is tied to.
+    pub fn home(&self) -> &Url {
+        &self.base
+    }
+
+    /// The address is of that origin.
     pub fn is_home(&self, url: &Url) -> bool {
         url.origin() == self.base.origin()
     }

@@ -12,8 +12,8 @@ use time::OffsetDateTime;
 use crate::accounts;
 use crate::checkpoint::{Break, Checkpoints, Step};
 use crate::domain::event::{Source, UnknownWord};
-use crate::domain::fact::Dated;
-use crate::domain::ids::{AccountId, CustomerId, EventId, EventKey};
+use crate::domain::fact::{Dated, Fact};
+use crate::domain::ids::{AccountId, ChargeId, CustomerId, EventId, EventKey};
 use crate::domain::instant::Instant;
 use crate::domain::plan::PlanKeys;
 use crate::domain::reason::{self, Reason};
@@ -25,6 +25,7 @@ use super::book::{Book, Stored};
 use super::booked;
 use super::facts;
 use super::runs::{self, Effects, Run};
+use super::stamps;
 use super::whose;
 
 /// An event that says it happens later than this after it was heard waits until then.
@@ -217,6 +218,7 @@ async fn write(
     if !stamped.is_empty() {
         money::stamp(&mut *conn, &stamped).await?;
     }
+    stamps::renew(&mut *conn, &charges(books)).await?;
     let runs: Vec<Run> = items
         .iter()
         .zip(verdicts)
@@ -231,6 +233,17 @@ async fn write(
     runs::record(conn, &runs, now).await?;
     checkpoints.reach(Step::BeforeMark, keys).await?;
     Ok(())
+}
+
+/// The charges that something new is known of: money that moved, a purchase, an answer about a dispute.
+fn charges(books: &HashMap<AccountId, Book>) -> BTreeSet<ChargeId> {
+    let moved = books.values().flat_map(|b| b.moved.iter().filter_map(|entry| entry.movement.charge.clone()));
+    let bought = books.values().flat_map(|b| b.stamped.values().filter_map(|(_, purchase)| purchase.charge.clone()));
+    let disputed = books.values().flat_map(|b| &b.fresh).filter_map(|dated| match &dated.fact {
+        Fact::Dispute { charge, .. } => Some(charge.clone()),
+        _ => None,
+    });
+    moved.chain(bought).chain(disputed).collect()
 }
 
 /// When an event happens that says it lies too far ahead to be run now.

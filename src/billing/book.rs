@@ -116,8 +116,16 @@ impl Book {
         let unknown_plan_key = unknown_plan_key.map(str::to_owned);
         let mut effects = effects(&reason, before.plan, state.plan, &entries);
         effects.money = moved.iter().map(told_of).collect();
+        effects.by_answer =
+            before.plan != state.plan && item.told.answer.is_some() && self.without_answer(item, keys, now) != state.plan;
         let doubt = item.told.doubt.clone();
         Verdict { effects, account: Some(self.account), due: None, unknown_plan_key, reason, doubt }
+    }
+
+    /// The plan by what the event itself says, without what its provider answered.
+    fn without_answer(&self, item: &Item, keys: &PlanKeys, now: Instant) -> Plan {
+        let facts: Vec<Dated> = self.facts.iter().filter(|f| f.event != item.id || is_own(f)).cloned().collect();
+        fold(&facts, keys, now).plan
     }
 
     /// The event turned out to be somebody else's: its facts leave, and what is left is folded anew. Entries stay, and
@@ -333,12 +341,12 @@ fn microseconds(at: Instant) -> OffsetDateTime {
 
 fn effects(reason: &Reason, before: Plan, after: Plan, entries: &[Entry]) -> Effects {
     Effects {
-        money: Vec::new(),
         plan: Some(PlanChange { before: before.to_string(), after: after.to_string() }),
         entries: entries.iter().map(|e| Granted { key: e.key.clone(), period: e.period.to_string(), delta: e.delta }).collect(),
         newer: match reason {
             Reason::NewerStored { newer } | Reason::NewerStoredGranted { newer, .. } => newer.as_ref().map(|n| n.key.clone()),
             _ => None,
         },
+        ..Effects::default()
     }
 }

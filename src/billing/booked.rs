@@ -2,7 +2,7 @@
 //!
 //! Movements and purchases go by the provider's ids, so they are looked for by these and not by account: an event can turn out to
 //! be somebody else's, and its facts go there, but both ledgers are append-only. What was booked before stays where it was, is
-//! not booked again, and a purchase's row is still stamped with what becomes of it.
+//! not booked again, and a purchase's row is still stamped with what becomes of it, whoever is told (`stamps`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

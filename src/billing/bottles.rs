@@ -23,6 +23,8 @@ pub struct Bottles {
     /// All that the period has been given.
     pub allowance: i64,
     pub used: i64,
+    /// The bottles of Pro are among them: they stay for the month, whatever becomes of the plan.
+    pub has_pro: bool,
     /// Never below zero.
     pub left: i64,
     /// When the next period begins, with bottles of its own.
@@ -58,6 +60,7 @@ fn count(standing: &Standing, sums: Sums, period: Period) -> Bottles {
         plan: standing.plan,
         allowance: left + sums.used,
         used: sums.used,
+        has_pro: sums.has_pro || to_write.pro,
         left: left.max(0),
         renews_at: period.next().begins(),
         to_write,

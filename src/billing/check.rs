@@ -13,6 +13,7 @@ use std::fmt;
 use sqlx::PgConnection;
 
 use crate::accounts;
+use crate::domain::fact::{Fact, PackState};
 use crate::domain::ids::{AccountId, EventId, PurchaseId};
 use crate::domain::instant::Instant;
 use crate::domain::money::{Money, MoneyKind};
@@ -25,6 +26,7 @@ use super::book::standing_of;
 use super::booked::{self, Booked};
 use super::facts;
 use super::fold::{State, fold};
+use super::stamps;
 
 /// Something that is stored, and what the facts say it should be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,11 +58,17 @@ pub async fn accounts(
     let known = money::known(&mut *conn, ids).await?;
     let purchases = money::purchases(&mut *conn, ids).await?;
     let booked = booked::of(&mut *conn, facts.values().flatten().map(|dated| &dated.fact)).await?;
+    let charges = facts.values().flatten().filter_map(|dated| match &dated.fact {
+        Fact::Pack { state: PackState::Paid { charge, .. }, .. } => charge.clone(),
+        _ => None,
+    });
+    let stamps = stamps::of(&mut *conn, &charges.collect()).await?;
     let (none, no_money, no_purchases) = (HashMap::new(), HashMap::new(), HashMap::new());
     let mut differences = Vec::new();
     for id in ids {
         let Some(standing) = accounts::standing_of(&mut *conn, *id).await? else { continue };
-        let state = fold(&facts.remove(id).unwrap_or_default(), &rules.keys, now);
+        let mut state = fold(&facts.remove(id).unwrap_or_default(), &rules.keys, now);
+        state.purchases = state.purchases.into_iter().map(|(event, purchase)| (event, stamps.on(purchase))).collect();
         let differs = |what: &str, stored: String, folded: String| {
             let what = what.to_owned();
             (stored != folded).then_some(Difference { account: *id, what, stored, folded })

@@ -63,6 +63,18 @@ pub async fn homes(conn: &mut PgConnection, events: &[EventId]) -> Result<HashMa
     Ok(rows.into_iter().map(|row| (row.event, row.account)).collect())
 }
 
+/// How the disputes about these charges stand by the newest answer, whoever's they are.
+pub async fn disputes(conn: &mut PgConnection, charges: &[&str]) -> sqlx::Result<HashMap<ChargeId, String>> {
+    let rows = sqlx::query!(
+        r#"select distinct on (charge) charge as "charge!: ChargeId", word as "word!" from facts
+           where kind = 'dispute' and charge = any($1) order by charge, occurred_ns desc, event_key desc, n desc"#,
+        charges as &[&str]
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| (row.charge, row.word)).collect())
+}
+
 /// Whether an account has at most this many facts.
 pub async fn at_most(conn: &mut PgConnection, account: AccountId, limit: i64) -> sqlx::Result<bool> {
     let found = sqlx::query_scalar!(

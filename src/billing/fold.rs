@@ -97,6 +97,12 @@ pub fn fold(facts: &[Dated], keys: &PlanKeys, now: Instant) -> State {
     }
 }
 
+/// The providers by whose word the account is Pro at `now`; more than one if it is paid for twice.
+pub fn pro_through(facts: &[Dated], keys: &PlanKeys, now: Instant) -> Vec<Source> {
+    let is_pro = |source: &Source| plan::rule(&of_source(facts, *source), keys, now).plan == Plan::Pro;
+    [Source::Kinde, Source::Stripe].into_iter().filter(is_pro).collect()
+}
+
 /// Each provider's facts are folded by themselves: two clocks are never compared. What we store ourselves belongs to both.
 fn of_source(facts: &[Dated], source: Source) -> Vec<&Dated> {
     belief::without_stale_answers(facts.iter().filter(|f| f.source == source || f.source == Source::Bottle).collect())

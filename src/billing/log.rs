@@ -113,7 +113,7 @@ pub async fn page(conn: &mut PgConnection, account: AccountId, filter: &Filter, 
                   (select jsonb_agg(c.effects order by c.id) from (
                        select r.id, r.effects from event_runs r
                        where r.event_id = s.id
-                         and (r.effects ? 'entries' or r.effects #>> '{plan,before}' <> r.effects #>> '{plan,after}')
+                         and (r.effects ?| array['entries', 'money'] or r.effects #>> '{plan,before}' <> r.effects #>> '{plan,after}')
                        order by r.id limit $12) c) as changes
            from shown s order by s.id desc"#,
         account.0,
@@ -146,7 +146,7 @@ macro_rules! one {
                       (select jsonb_agg(c.effects order by c.id) from (
                            select r.id, r.effects from event_runs r
                            where r.event_id = s.id
-                             and (r.effects ? 'entries' or r.effects #>> '{plan,before}' <> r.effects #>> '{plan,after}')
+                             and (r.effects ?| array['entries', 'money'] or r.effects #>> '{plan,before}' <> r.effects #>> '{plan,after}')
                            order by r.id limit $3) c) as changes
                from inbox_events s where s.id = $1"# + $which,
             $event.0,
@@ -277,7 +277,7 @@ async fn by_keys(conn: &mut PgConnection, account: AccountId, keys: &[String]) -
     Ok(rows.into_iter().map(|r| (r.dedupe_key, Newer { id: r.id, kind: r.kind, occurred_at: r.occurred_at })).collect())
 }
 
-/// What several runs changed: from the plan before the first to the plan after the last, and every entry.
+/// What several runs changed: from the plan before the first to the plan after the last, every entry and all money.
 fn together(changes: Vec<Effects>) -> Effects {
     let mut all = Effects::default();
     for change in changes {
@@ -286,6 +286,8 @@ fn together(changes: Vec<Effects>) -> Effects {
             all.plan = Some(PlanChange { before, after: plan.after });
         }
         all.entries.extend(change.entries);
+        all.money.extend(change.money);
+        all.by_answer |= change.by_answer;
     }
     all
 }

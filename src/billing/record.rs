@@ -4,7 +4,8 @@
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
-use crate::domain::ids::EventId;
+use crate::domain::ids::{AccountId, EventId};
+use crate::money::{self, Line};
 
 use super::runs::{self, Run};
 
@@ -21,6 +22,8 @@ pub struct Record {
     pub runs: Vec<(OffsetDateTime, Run)>,
     pub facts: Vec<Said>,
     pub entries: Vec<Entry>,
+    /// The rows of the money ledger that it brought.
+    pub money: Vec<Line>,
     pub claims: i32,
     pub processed_at: Option<OffsetDateTime>,
     /// The exact bytes; none once they were pruned.
@@ -64,8 +67,12 @@ pub struct Entry {
 
 /// The caller has found the event to be its reader's (`log::card`), or its reader to be an operator, in the same transaction.
 pub async fn of(conn: &mut PgConnection, event: EventId) -> sqlx::Result<Record> {
-    let row =
-        sqlx::query!("select claims, processed_at, body from inbox_events where id = $1", event.0).fetch_one(&mut *conn).await?;
+    let row = sqlx::query!(
+        r#"select claims, processed_at, body, account_id as "account: AccountId" from inbox_events where id = $1"#,
+        event.0
+    )
+    .fetch_one(&mut *conn)
+    .await?;
     let mut deliveries = sqlx::query_as!(
         Receipt,
         "select webhook_id, sent_at, received_at, copy from receipts where event_id = $1 order by id desc limit $2",
@@ -102,6 +109,11 @@ pub async fn of(conn: &mut PgConnection, event: EventId) -> sqlx::Result<Record>
     )
     .fetch_all(&mut *conn)
     .await?;
+    // Of an event that turned out to be somebody else's, what was booked before is not theirs to read.
+    let money = match row.account {
+        Some(account) => money::of_event(&mut *conn, account, event).await?,
+        None => Vec::new(),
+    };
     let runs = runs::latest(conn, event, SHOWN).await?;
     Ok(Record {
         deliveries,
@@ -110,6 +122,7 @@ pub async fn of(conn: &mut PgConnection, event: EventId) -> sqlx::Result<Record>
         runs,
         facts,
         entries,
+        money,
         claims: row.claims,
         processed_at: row.processed_at,
         body: row.body,

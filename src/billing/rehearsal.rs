@@ -10,6 +10,7 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 
 use crate::accounts::{self, Standing};
+use crate::domain::event::Source;
 use crate::domain::ids::AccountId;
 use crate::domain::instant::Instant;
 use crate::domain::plan::Plan;
@@ -20,7 +21,7 @@ use super::apply::{Error, Item, Rules, Verdict, ahead};
 use super::book::{Book, Stored};
 use super::booked;
 use super::facts;
-use super::fold::State;
+use super::fold::{self, State};
 use super::whose;
 
 /// What a run would come to.
@@ -51,6 +52,17 @@ const LISTED_FACTS_MAX: i64 = 1_000;
 /// Whether a rehearsal costs little enough to be made for every event of a list.
 pub async fn is_light(conn: &mut PgConnection, account: AccountId) -> sqlx::Result<bool> {
     facts::at_most(conn, account, LISTED_FACTS_MAX).await
+}
+
+/// The providers by whose word an account is Pro at this moment.
+pub async fn pro_through(
+    conn: &mut PgConnection,
+    account: AccountId,
+    rules: &Rules,
+    now: OffsetDateTime,
+) -> Result<Vec<Source>, Error> {
+    let facts = facts::load(conn, &BTreeSet::from([account])).await?.remove(&account).unwrap_or_default();
+    Ok(fold::pro_through(&facts, &rules.keys, Instant::from_datetime(now)))
 }
 
 /// In the order of the items.

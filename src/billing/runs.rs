@@ -16,6 +16,9 @@ pub struct Effects {
     pub entries: Vec<Granted>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub money: Vec<Moved>,
+    /// The plan changed by what the provider answered when it was asked about this event, and would not have by the event alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_answer: bool,
     /// The provider's id of the event that decides the plan, when this one no longer does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newer: Option<String>,

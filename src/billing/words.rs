@@ -77,6 +77,16 @@ pub fn title(kind: &str) -> &'static str {
     KINDS.iter().find(|(known, _, _)| *known == kind).map_or("Other message", |(_, title, _)| title)
 }
 
+/// It tells of a plan that begins; a provider may tell of one change by several of these.
+pub fn begins_plan(kind: &str) -> bool {
+    matches!(kind, "customer.plan_changed" | "customer.plan_assigned" | "customer.agreement_created")
+}
+
+/// A payment was tried and did not come.
+pub fn says_failure(kind: &str) -> bool {
+    KINDS.iter().any(|(known, title, _)| *known == kind && *title == "Payment failed")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -131,7 +131,10 @@ impl Cli {
                 };
                 Ok(crate::local_kinde::cli::run(*args, beside).await?)
             }
-            Command::LocalStripe(args) => Ok(crate::local_stripe::cli::run(*args).await?),
+            // It is asked for the settings of Stripe, so none of them is checked before.
+            Command::LocalStripe(args) => {
+                Ok(crate::local_stripe::cli::run(*args, self.settings.data_folder().join("local-stripe")).await?)
+            }
         }
     }
 }

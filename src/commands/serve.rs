@@ -106,11 +106,13 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
             parts::check_tenant(&pool, &parts::rules(&config)).await?;
         }
         running.spawn(sessions::clean(Sessions::new(pool.clone()), stop.clone()));
-        let intake = Intake::start(db::pool(&database.options, db::Use::Intake), providers, wake.clone(), checkpoints);
+        let intake =
+            Intake::start(db::pool(&database.options, db::Use::Intake), Arc::clone(&providers), wake.clone(), checkpoints);
         let state = AppState {
             live: Live::new(pool.clone(), stop.clone()),
             pool,
             intake,
+            providers,
             rules: Arc::new(parts::rules(&config)),
             wake,
             room: Arc::new(Visits::new(database.options.clone())),

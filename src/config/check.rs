@@ -19,6 +19,11 @@ pub struct WrongSetting {
 }
 
 impl Settings {
+    /// Where this machine's own data is kept, for what needs no other setting.
+    pub fn data_folder(&self) -> PathBuf {
+        PathBuf::from(given(Some(&self.data)).unwrap_or(DATA))
+    }
+
     /// # Errors
     /// The first setting that is wrong, by name.
     pub fn check(&self) -> Result<Config, WrongSetting> {
@@ -42,7 +47,7 @@ impl Settings {
             database: Database {
                 url: given(self.database_url.as_deref()).map(database_url).transpose()?,
                 bin: given(self.pg_bin.as_deref()).map(PathBuf::from),
-                data: PathBuf::from(given(Some(&self.data)).unwrap_or(DATA)),
+                data: self.data_folder(),
             },
             web,
             kinde,

@@ -14,7 +14,7 @@ pub struct Settings {
     /// Folder with initdb and postgres, if they are not found by themselves
     #[arg(long, global = true, env = "BOTTLE_PG_BIN", value_name = "DIR")]
     pub(super) pg_bin: Option<String>,
-    /// Where the private PostgreSQL and the local Kinde keep their data
+    /// Where the private PostgreSQL and the local providers keep their data
     #[arg(long, global = true, env = "BOTTLE_DATA", value_name = "DIR", default_value = DATA)]
     pub(super) data: String,
     /// Where to listen

@@ -14,9 +14,9 @@ pub struct LocalStripeArgs {
     /// Where to listen: loopback only, port 0 takes a free one
     #[arg(long, env = "BOTTLE_LOCAL_STRIPE_ADDR", default_value = "127.0.0.1:3002")]
     addr: String,
-    /// The folder that keeps keys, customers and everything else over a restart
-    #[arg(long, default_value = ".bottle/local-stripe")]
-    state: PathBuf,
+    /// The folder that keeps keys, customers and everything else over a restart [default: local-stripe in BOTTLE_DATA]
+    #[arg(long)]
+    state: Option<PathBuf>,
     /// Keep nothing: every start begins anew
     #[arg(long, conflicts_with = "state")]
     forget: bool,
@@ -49,14 +49,14 @@ Its page, with switches and everything that was sent, is at the address itself. 
 
 Exit codes: 0 stopped by Ctrl-C, 1 it could not start, 2 wrong usage.";
 
-/// Runs until Ctrl-C; bad usage is told on standard error and comes back as exit code 2.
+/// Runs until Ctrl-C, keeping its state in `state` unless the arguments say otherwise; bad usage is told on standard error and comes back as exit code 2.
 ///
 /// # Errors
 /// What no other way of asking would mend: the address is taken, the state cannot be read.
-pub async fn run(args: LocalStripeArgs) -> Result<ExitCode, Error> {
+pub async fn run(args: LocalStripeArgs, state: PathBuf) -> Result<ExitCode, Error> {
     let settings = Settings {
         addr: args.addr,
-        state: (!args.forget).then_some(args.state),
+        state: (!args.forget).then(|| args.state.unwrap_or(state)),
         webhook_url: Some(args.webhook_url.clone()),
         secret_keys: args.secret_key,
         restricted_keys: args.restricted_key,

@@ -6,13 +6,24 @@ use crate::domain::instant::Instant;
 
 use super::Line;
 
+const COLUMNS: [&str; 8] = ["occurred", "kind", "amount", "currency", "amount_minor", "reference", "charge", "event"];
+
+/// Whether what is written begins the file, or goes on with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    First,
+    Next,
+}
+
 /// Writes the lines as CSV, oldest last as they come. Amounts are numbers in the currency's own notation.
 ///
 /// # Errors
 /// What `to` gives.
-pub fn csv(lines: &[Line], to: impl Write) -> csv::Result<()> {
+pub fn csv(lines: &[Line], part: Part, to: impl Write) -> csv::Result<()> {
     let mut out = csv::Writer::from_writer(to);
-    out.write_record(["occurred", "kind", "amount", "currency", "amount_minor", "reference", "charge", "event"])?;
+    if part == Part::First {
+        out.write_record(COLUMNS)?;
+    }
     for line in lines {
         let money = &line.money;
         out.write_record([
@@ -55,7 +66,8 @@ mod tests {
             occurred_at: time::OffsetDateTime::UNIX_EPOCH,
         };
         let mut text = Vec::new();
-        csv(&[line(-450, "eur", "=HYPERLINK(\"x\")"), line(-450, "jpy", "re_1, \"quoted\"\nline")], &mut text).unwrap();
+        csv(&[line(-450, "eur", "=HYPERLINK(\"x\")"), line(-450, "jpy", "re_1, \"quoted\"\nline")], Part::First, &mut text)
+            .unwrap();
         assert_eq!(
             String::from_utf8(text).unwrap(),
             "occurred,kind,amount,currency,amount_minor,reference,charge,event\n\

@@ -21,7 +21,7 @@ use time::OffsetDateTime;
 
 use super::fields::{Fields, Twice};
 use super::round::Round;
-use super::{AskError, DoorError, VerifyError, Ware, Way};
+use super::{AskError, DoorError, Step, VerifyError, Ware, Way};
 use crate::clock::Clock;
 use crate::domain::event::{Delivery, Source};
 use crate::domain::fact::Fact;
@@ -84,6 +84,14 @@ impl Kinde {
     #[must_use]
     pub fn selling(self, plan_key: Option<String>) -> Self {
         Self { sells: plan_key, ..self }
+    }
+
+    /// Its plans, and no packs.
+    pub(super) const fn sells(&self, ware: Ware) -> Option<Step> {
+        match (ware, &self.sells) {
+            (Ware::Pro, Some(_)) => Some(Step::SignIn),
+            (Ware::Pro, None) | (Ware::Pack, _) => None,
+        }
     }
 
     /// Kinde shows its plans in the course of a sign-in, and its portal to who brings their own token.

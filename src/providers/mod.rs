@@ -82,6 +82,32 @@ pub enum Ware {
     Pack,
 }
 
+impl Ware {
+    pub const ALL: [Self; 2] = [Self::Pro, Self::Pack];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pro => "pro",
+            Self::Pack => "pack",
+        }
+    }
+
+    pub fn find(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|ware| ware.as_str() == word)
+    }
+}
+
+/// How somebody sets out for a provider's page: all of it that is known before anybody is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// By a form of ours; who sends it is told the way.
+    Ask,
+    /// By a link to our own sign-in.
+    SignIn,
+    /// With a token that only their session has.
+    OwnToken,
+}
+
 /// Who wants to go to a provider's page, and how they come back.
 #[derive(Debug, Clone, Copy)]
 pub struct Errand<'a> {
@@ -95,6 +121,8 @@ pub struct Errand<'a> {
     pub back: &'a str,
     /// The same for the same click.
     pub intent: &'a str,
+    /// What the provider calls the checkout that was made for this before, if one was.
+    pub earlier: Option<&'a str>,
 }
 
 /// The way to a provider's page.
@@ -102,6 +130,10 @@ pub struct Errand<'a> {
 pub enum Way {
     /// An address to send the person to, now.
     To(String),
+    /// The same, of a checkout, with what the provider calls it.
+    Checkout { url: String, reference: String },
+    /// The earlier checkout is complete: it must not be paid twice, and word of it is on its way.
+    Complete,
     /// Through our own sign-in, which takes this wish along.
     SignIn { plan_interest: String },
     /// A link that is made with the person's own token, which only their session has.
@@ -160,7 +192,38 @@ impl Provider {
         }
     }
 
-    /// The way to pay for something.
+    /// How one sets out to pay for something here; none where it is not sold.
+    pub const fn sells(&self, ware: Ware) -> Option<Step> {
+        match self {
+            Self::Kinde(kinde) => kinde.sells(ware),
+            Self::Stripe(stripe) => stripe.sells(ware),
+            Self::Script(_) => None,
+        }
+    }
+
+    /// How one sets out to manage what is paid here.
+    pub const fn manages(&self) -> Option<Step> {
+        match self {
+            Self::Kinde(_) => Some(Step::OwnToken),
+            Self::Stripe(_) => Some(Step::Ask),
+            Self::Script(_) => None,
+        }
+    }
+
+    /// Whether what it tells of payments says how much was paid.
+    pub const fn tells_amounts(&self) -> bool {
+        matches!(self, Self::Stripe(_))
+    }
+
+    /// Where its pages are that forms of ours lead to, as origins; a sign-in's are known elsewhere.
+    pub fn origins(&self) -> Vec<String> {
+        match self {
+            Self::Stripe(stripe) => stripe.origins(),
+            Self::Kinde(_) | Self::Script(_) => Vec::new(),
+        }
+    }
+
+    /// The way to pay for something. Where an earlier checkout for the same is still open it is the way to that one.
     ///
     /// # Errors
     /// See [`DoorError`].
@@ -225,6 +288,13 @@ impl Providers {
 
     pub fn is_configured(&self, source: Source) -> bool {
         self.of(source).is_some()
+    }
+
+    /// Those that people can buy from, in the order in which they are offered.
+    pub fn all(&self) -> impl Iterator<Item = (Source, &Provider)> {
+        [(Source::Kinde, &self.kinde), (Source::Stripe, &self.stripe)]
+            .into_iter()
+            .filter_map(|(source, provider)| Some((source, provider.as_ref()?)))
     }
 
     /// Those that are set up here.
@@ -327,6 +397,14 @@ pub fn payload(source: Source, body: &[u8]) -> Option<serde_json::Value> {
     match source {
         Source::Kinde => serde_json::from_slice(&Compact::split(body).ok()?.payload().ok()?).ok(),
         Source::Stripe | Source::Bottle => serde_json::from_slice(body).ok(),
+    }
+}
+
+/// The provider's id of the object that a stored event is about. None: it names none.
+pub fn about(source: Source, body: &[u8]) -> Option<String> {
+    match source {
+        Source::Stripe => stripe::about(body),
+        Source::Kinde | Source::Bottle => None,
     }
 }
 

@@ -120,3 +120,8 @@ impl Stripe {
         Told { whose: Whose::default(), said, answer: None, doubt: None }
     }
 }
+
+/// The id of the object that an event is about, of a body that was verified before it was stored.
+pub(super) fn about(body: &[u8]) -> Option<String> {
+    Envelope::read(body).ok()?.object
+}

@@ -9,20 +9,24 @@ use axum::response::{Html, IntoResponse, Response};
 use sqlx::PgConnection;
 
 use super::account_view::{self, Read};
+use super::checkout;
 use super::error;
 use super::live;
 use super::log_filters::Wanted;
 use super::person::Person;
 use super::state::AppState;
 use super::when::Zone;
+use crate::billing::purchase::Progress;
 use crate::billing::{apply, bottles, log, rehearsal};
 use crate::clock::Clock;
 use crate::domain::ids::EventId;
 use crate::domain::instant::Instant;
-use crate::{accounts, db, ledger, replay};
+use crate::{accounts, checkouts, db, ledger, money, replay};
 
 const EVENTS_SHOWN: usize = 20;
 const ENTRIES_SHOWN: usize = 30;
+const MOVEMENTS_SHOWN: usize = 20;
+const PACKS_SHOWN: i64 = 20;
 /// Months a person can choose from.
 const MONTHS_SHOWN: i64 = 24;
 
@@ -43,7 +47,7 @@ pub async fn show(person: Person, State(app): State<AppState>, uri: Uri) -> Resp
         Ok(read) => read,
         Err(why) => return unreadable(&why),
     };
-    match account_view::render(&person, &wanted, &read) {
+    match account_view::render(&person, &app.providers, &wanted, &read) {
         Ok(html) if wanted.problems.is_empty() => Html(html).into_response(),
         Ok(html) => (error::BAD_ADDRESS, Html(html)).into_response(),
         Err(failure) => error::template(&failure),
@@ -72,11 +76,18 @@ async fn read(app: &AppState, person: &Person, wanted: &Wanted) -> Result<Read, 
     let mut cards = log::page(&mut tx, account, &wanted.log, limit(EVENTS_SHOWN)).await?;
     let older_events = cut(&mut cards, EVENTS_SHOWN);
     let ids: Vec<EventId> = cards.iter().map(|card| card.id).collect();
-    let rehearsals = if rehearsal::is_light(&mut tx, account).await? {
-        replay::rehearse(&mut tx, &ids, &app.rules, now).await?
+    let (rehearsals, pro_through) = if rehearsal::is_light(&mut tx, account).await? {
+        let rehearsals = replay::rehearse(&mut tx, &ids, &app.rules, now).await?;
+        (rehearsals, rehearsal::pro_through(&mut tx, account, &app.rules, now).await?)
     } else {
-        HashMap::new()
+        (HashMap::new(), Vec::new())
     };
+    let known_as = accounts::known_as(&mut tx, account).await?;
+    let mut movements = money::statement(&mut *tx, account, wanted.money_before, limit(MOVEMENTS_SHOWN)).await?;
+    let older_movements = cut(&mut movements, MOVEMENTS_SHOWN);
+    let totals = money::totals(&mut *tx, account).await?;
+    let packs = money::bills(&mut *tx, account, PACKS_SHOWN).await?;
+    let turned_back = turned_back(&mut tx, person, wanted).await?;
     let version = live::version(&mut tx, account).await?;
     tx.rollback().await?;
     Ok(Read {
@@ -91,8 +102,23 @@ async fn read(app: &AppState, person: &Person, wanted: &Wanted) -> Result<Read, 
         cards,
         older_events,
         rehearsals,
+        pro_through,
+        known_as,
+        movements,
+        older_movements,
+        totals,
+        packs,
+        turned_back,
         version,
     })
+}
+
+/// Their own checkout that they came back from, while nothing was heard of it.
+async fn turned_back(conn: &mut PgConnection, person: &Person, wanted: &Wanted) -> sqlx::Result<Option<checkouts::Checkout>> {
+    let Some(id) = wanted.back else { return Ok(None) };
+    let Some(checkout) = checkouts::of(&mut *conn, person.account, id).await? else { return Ok(None) };
+    let progress = checkout::progress(conn, person, &checkout).await?;
+    Ok(Some(checkout).filter(|_| progress == Progress::Waiting))
 }
 
 pub(super) async fn zone_of(conn: &mut PgConnection, person: &Person) -> sqlx::Result<Zone> {

@@ -5,11 +5,14 @@ use std::collections::HashMap;
 use askama::Template;
 
 use super::assets;
+use super::checkout_view;
 use super::event_words::{EventView, name};
 use super::gauge::Gauge;
 use super::log_filters::Wanted;
+use super::money_view::{LineView, MoneyView, PackView, TotalView};
 use super::page::Frame;
 use super::person::Person;
+use super::shop::{Buyer, Go, Shop};
 use super::shown::shown;
 use super::status_mark;
 use super::when::{When, Zone};
@@ -17,13 +20,16 @@ use crate::accounts::Standing;
 use crate::billing::bottles::Bottles;
 use crate::billing::log::{COUNTED_TO, Card, Counts, Filter};
 use crate::billing::words::Subject;
-use crate::domain::event::Status;
-use crate::domain::ids::EventId;
+use crate::checkouts::Checkout;
+use crate::domain::event::{Source, Status};
+use crate::domain::ids::{CustomerId, EventId};
 use crate::domain::instant::Instant;
 use crate::domain::period::Period;
 use crate::domain::plan::Plan;
 use crate::engine_room::report::thousands;
 use crate::ledger::Line;
+use crate::money;
+use crate::providers::{Provider, Providers};
 use crate::replay::Rehearsal;
 
 /// What was read for the page, all at one moment.
@@ -39,6 +45,14 @@ pub struct Read {
     pub cards: Vec<Card>,
     pub older_events: bool,
     pub rehearsals: HashMap<EventId, Rehearsal>,
+    /// By whose word the account is Pro.
+    pub pro_through: Vec<Source>,
+    pub known_as: Vec<(Source, CustomerId)>,
+    pub movements: Vec<money::Line>,
+    pub older_movements: bool,
+    pub totals: Vec<money::Total>,
+    pub packs: Vec<money::Bill>,
+    pub turned_back: Option<Checkout>,
     pub version: String,
 }
 
@@ -51,8 +65,13 @@ struct AccountPage<'a> {
     here: String,
     zone: &'a str,
     problems: &'a [String],
+    /// What somebody turned back from buying, and where.
+    turned_back: Option<(String, &'static str)>,
     plan: String,
-    is_pro: bool,
+    shop: Shop,
+    tellers: String,
+    /// Free, with bottles of Pro that stay for the month.
+    keeps_pro_bottles: bool,
     since: Option<When>,
     past_due: Option<When>,
     upcoming: Vec<(String, When)>,
@@ -63,6 +82,7 @@ struct AccountPage<'a> {
     month: String,
     renews: When,
     ledger: LedgerView,
+    money: MoneyView,
     counted: String,
     counts: Counts,
     events: Vec<EventView>,
@@ -106,7 +126,7 @@ struct MonthLink {
     is_shown: bool,
 }
 
-pub(super) fn render(person: &Person, wanted: &Wanted, read: &Read) -> Result<String, askama::Error> {
+pub(super) fn render(person: &Person, providers: &Providers, wanted: &Wanted, read: &Read) -> Result<String, askama::Error> {
     let (zone, bottles) = (&read.zone, &read.bottles);
     let events = read.cards.iter().map(|card| EventView::new(card, zone, read.rehearsals.get(&card.id))).collect();
     let again = |log: Filter| Wanted { log, problems: Vec::new(), ..wanted.clone() }.address();
@@ -119,18 +139,24 @@ pub(super) fn render(person: &Person, wanted: &Wanted, read: &Read) -> Result<St
         here: Wanted { problems: Vec::new(), ..wanted.clone() }.address(),
         zone: &zone.name,
         problems: &wanted.problems,
+        turned_back: read.turned_back.as_ref().map(|checkout| {
+            (checkout_view::what(checkout.ware), providers.of(checkout.source).map_or("the provider", Provider::name))
+        }),
         plan: name(read.standing.plan.as_str()),
-        is_pro: read.standing.plan == Plan::Pro,
+        shop: Shop::new(providers, &Buyer { plan: read.standing.plan, pro_through: &read.pro_through, known_as: &read.known_as }),
+        tellers: either(&providers.all().map(|(_, provider)| provider.name()).collect::<Vec<_>>()),
+        keeps_pro_bottles: read.standing.plan == Plan::Free && bottles.has_pro,
         since: read.standing.plan_changed.map(|at| zone.when(at.datetime())),
         past_due: read.standing.past_due_since.map(|at| zone.when(at)),
         upcoming: upcoming(&read.standing, zone),
-        gauge: Gauge::new("bottles", "ours", bottles.left),
+        gauge: Gauge::share("bottles", bottles.left, bottles.allowance),
         left: thousands(bottles.left),
         used: thousands(bottles.used),
         allowance: thousands(bottles.allowance),
         month: bottles.period.in_words(),
         renews: zone.when(bottles.renews_at),
         ledger: ledger(wanted, read),
+        money: money_view(providers, wanted, read),
         counted: if counted < COUNTED_TO { thousands(counted) } else { format!("{} or more", thousands(COUNTED_TO)) },
         counts: read.counts,
         events,
@@ -184,6 +210,25 @@ fn ledger(wanted: &Wanted, read: &Read) -> LedgerView {
             .map(|m| MonthLink { title: m.in_words(), address: address(m, None), is_shown: m == read.period })
             .collect(),
     }
+}
+
+fn money_view(providers: &Providers, wanted: &Wanted, read: &Read) -> MoneyView {
+    let address = |money_before: Option<i64>| {
+        format!("{}#money", Wanted { money_before, problems: Vec::new(), ..wanted.clone() }.address())
+    };
+    MoneyView {
+        lines: read.movements.iter().map(|line| LineView::new(line, &read.zone)).collect(),
+        totals: read.totals.iter().map(TotalView::new).collect(),
+        packs: read.packs.iter().map(|bill| PackView::new(bill, &read.zone)).collect(),
+        silent: providers.all().filter(|(_, provider)| !provider.tells_amounts()).map(|(_, provider)| provider.name()).collect(),
+        older: read.movements.last().filter(|_| read.older_movements).map(|last| address(Some(last.id))),
+        newest: wanted.money_before.map(|_| address(None)),
+    }
+}
+
+/// `Kinde or Stripe`.
+fn either(names: &[&str]) -> String {
+    if names.is_empty() { "the billing provider".to_owned() } else { names.join(" or ") }
 }
 
 impl EntryView {

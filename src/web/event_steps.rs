@@ -36,7 +36,8 @@ pub(super) struct FactView {
     pub at: When,
     pub plan_key: Option<String>,
     pub agreement: Option<String>,
-    pub effective: Option<When>,
+    /// And what happens then.
+    pub effective: Option<(&'static str, When)>,
 }
 
 pub(super) struct EntryView<'a> {
@@ -151,16 +152,26 @@ impl Reader<'_> {
 
 impl FactView {
     pub fn new(said: &Said, zone: &Zone) -> Self {
-        let what = match said.kind.as_str() {
-            "start" => "A plan begins",
-            "change" => "The plan changes",
-            "end" => "An agreement ends",
-            "paid" => "A payment came in",
-            "payment_failed" => "A payment failed",
-            "overdue" => "An invoice is overdue",
-            "opened" => "The month was begun",
-            "snapshot" => "What the provider said is live, when asked",
-            _ => "Something else",
+        let (what, takes_effect) = match said.kind.as_str() {
+            "start" => ("A plan begins", "it takes effect"),
+            "change" => ("The plan changes", "it takes effect"),
+            "end" => ("An agreement ends", "it takes effect"),
+            "paid" => ("A payment came in", ""),
+            "payment_failed" => ("A payment failed", ""),
+            "overdue" => ("An invoice is overdue", ""),
+            "opened" => ("The month was begun", ""),
+            "snapshot" => ("What the provider said is live, when asked", ""),
+            "agreement" => ("How a subscription stands, by the provider’s answer", "until"),
+            "agreement_over" => ("A subscription is over, by the provider’s answer", "since"),
+            "invoice_paid" => ("An invoice is paid, by the provider’s answer", "its period begins"),
+            "invoice_owed" => ("An invoice is owed, by the provider’s answer", ""),
+            "invoice_settled" => ("On an invoice nothing is owed, by the provider’s answer", ""),
+            "pack_paid" => ("A purchase is paid, by the provider’s answer", "paid"),
+            "pack_awaited" => ("A purchase waits for its payment, by the provider’s answer", ""),
+            "pack_failed" => ("A purchase was not paid, by the provider’s answer", ""),
+            "dispute" => ("How a dispute stands, by the provider’s answer", ""),
+            "moved" => ("Money moved, by the provider’s answer", "it moved"),
+            _ => ("Something else", ""),
         };
         let when = |ns| zone.when(Instant::from_nanos(ns).datetime());
         Self {
@@ -168,7 +179,7 @@ impl FactView {
             at: when(said.occurred_ns),
             plan_key: said.plan_key.as_deref().map(|key| shown(key, 100)),
             agreement: said.agreement.as_deref().map(|agreement| shown(agreement, 100)),
-            effective: said.effective_ns.map(when),
+            effective: said.effective_ns.map(|ns| (takes_effect, when(ns))),
         }
     }
 }

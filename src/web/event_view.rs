@@ -4,7 +4,8 @@ use askama::Template;
 
 use super::assets;
 use super::event_steps::{EntryView, FactView, Reader, Step, steps};
-use super::event_words::EventView;
+use super::event_words::{EventView, provider_name};
+use super::money_view::LineView;
 use super::page::Frame;
 use super::person::Person;
 use super::when::Zone;
@@ -25,11 +26,12 @@ pub struct Read {
     pub version: String,
 }
 
-pub(super) const fn source_name(source: Source) -> &'static str {
+/// How much of what a message says is used.
+pub(super) const fn payload_use(source: Source) -> &'static str {
     match source {
-        Source::Kinde => "Kinde",
-        Source::Stripe => "Stripe",
-        Source::Bottle => "Bottle itself",
+        Source::Kinde => "Kinde’s messages carry no amounts of money.",
+        Source::Stripe => "Of it only the ids were used: what is true, Stripe was asked for.",
+        Source::Bottle => "",
     }
 }
 
@@ -69,6 +71,9 @@ struct EventPage<'a> {
     steps_cut: bool,
     facts: Vec<FactView>,
     entries: Vec<EntryView<'a>>,
+    money: Vec<LineView>,
+    /// How much of what it said is used.
+    payload_use: &'static str,
     conflicts: usize,
     payload: Option<&'a str>,
     payload_cut: bool,
@@ -95,12 +100,14 @@ pub(super) fn render(
         under_way: matches!(card.status, Status::Received | Status::Processing),
         in_progress: notice == Some(Notice::InProgress),
         event,
-        source: source_name(card.source),
+        source: provider_name(card.source),
         payload_at: format!("/account/events/{}/payload", card.id),
         steps_cut: i64::from(card.seen_count) > i64::try_from(record.deliveries.len()).unwrap_or(i64::MAX),
         steps,
         facts: record.facts.iter().map(|fact| FactView::new(fact, zone)).collect(),
         entries: record.entries.iter().map(|entry| EntryView::new(entry, zone)).collect(),
+        money: record.money.iter().map(|line| LineView::new(line, zone)).collect(),
+        payload_use: payload_use(card.source),
         conflicts: record.conflicts.len(),
         payload: shown_payload,
         payload_cut: payload.is_some_and(|text| text.len() > PAYLOAD_SHOWN),

@@ -4,14 +4,16 @@
 use std::collections::BTreeMap;
 
 use crate::billing::log::{Card, Newer, RUNS_COUNTED_TO};
+use crate::billing::plan::CHANGE_SPAN;
 use crate::billing::runs::Effects;
 use crate::billing::words;
-use crate::domain::event::Status;
+use crate::domain::event::{Source, Status};
 use crate::domain::period::Period;
 use crate::domain::plain;
 use crate::domain::plan::{FREE_BOTTLES, PRO_BOTTLES_MORE};
 use crate::replay::Rehearsal;
 
+use super::money_view;
 use super::shown::shown;
 use super::status_mark::{StatusMark, mark};
 use super::when::{When, Zone};
@@ -31,6 +33,8 @@ pub struct EventView {
     /// As it is stored.
     pub reason: String,
     pub change: Option<String>,
+    /// Whose answer changed the plan, where the event by itself would not have.
+    pub by_answer: Option<ByAnswer>,
     pub occurred: Option<When>,
     pub received: When,
     pub copies: Option<String>,
@@ -42,6 +46,13 @@ pub struct EventView {
     pub replayable: bool,
     /// What a replay would change; none where that costs too much for a list.
     pub dry_run: Option<String>,
+}
+
+/// The provider was asked, and what it said is what counts.
+#[derive(Debug, Clone)]
+pub struct ByAnswer {
+    pub provider: &'static str,
+    pub plan: String,
 }
 
 #[derive(Debug, Clone)]
@@ -61,9 +72,10 @@ impl EventView {
             kind: shown(&card.kind, 100),
             title: words::title(&card.kind),
             mark: mark(card.status),
-            sentence: plain::sentence(card.status, reason.as_deref()),
+            sentence: sentence(card, reason.as_deref()),
             reason: reason.unwrap_or_else(|| "nothing stored yet".to_owned()),
             change: change(&card.changed),
+            by_answer: by_answer(card),
             occurred: card.occurred_at.map(|at| zone.when(at)),
             received: zone.when(card.received_at),
             copies: (card.seen_count > 1).then(|| format!("{} copies", card.seen_count)),
@@ -83,6 +95,33 @@ impl NewerView {
     }
 }
 
+/// An upgrade is told by several events: the first that is run changes the plan, and the others have nothing left to do. To say
+/// of these that something newer was known would be right, and would help nobody.
+fn sentence(card: &Card, reason: Option<&str>) -> String {
+    let is_same_change = card.newer.as_ref().is_some_and(|newer| {
+        let apart = card.occurred_at.zip(newer.occurred_at).map(|(this, that)| (this - that).abs());
+        apart.is_some_and(|apart| apart <= CHANGE_SPAN) && words::begins_plan(&card.kind) && words::begins_plan(&newer.kind)
+    });
+    if card.status == Status::Ignored && is_same_change {
+        return "This belongs to a change of your plan that another message had already told us of, so nothing was left to do."
+            .to_owned();
+    }
+    plain::sentence(card.status, reason)
+}
+
+fn by_answer(card: &Card) -> Option<ByAnswer> {
+    let plan = card.changed.plan.as_ref().filter(|plan| card.changed.by_answer && plan.before != plan.after)?;
+    Some(ByAnswer { provider: provider_name(card.source), plan: name(&plan.after) })
+}
+
+pub fn provider_name(source: Source) -> &'static str {
+    match source {
+        Source::Kinde => "Kinde",
+        Source::Stripe => "Stripe",
+        Source::Bottle => "Bottle itself",
+    }
+}
+
 fn runs(runs: i64) -> String {
     match runs {
         0 => "not run yet".to_owned(),
@@ -93,7 +132,7 @@ fn runs(runs: i64) -> String {
     }
 }
 
-/// `Free → Pro · 10 → 500 bottles for October 2026`; none if nothing changed that can be counted.
+/// `Free → Pro · 10 → 500 bottles for October 2026 · paid 12.00 USD`; none if nothing changed that can be counted.
 pub fn change(effects: &Effects) -> Option<String> {
     let plan = effects.plan.as_ref().filter(|p| p.before != p.after).map(|p| format!("{} → {}", name(&p.before), name(&p.after)));
     let mut months: BTreeMap<&str, i64> = BTreeMap::new();
@@ -109,7 +148,8 @@ pub fn change(effects: &Effects) -> Option<String> {
             format!("{delta:+} bottles for {month}")
         }
     });
-    let parts: Vec<String> = plan.into_iter().chain(bottles).collect();
+    let money = effects.money.iter().filter_map(money_view::moved);
+    let parts: Vec<String> = plan.into_iter().chain(bottles).chain(money).collect();
     (!parts.is_empty()).then(|| parts.join(" · "))
 }
 
@@ -158,16 +198,29 @@ pub fn name(plan: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::billing::runs::{Granted, PlanChange};
+    use crate::billing::runs::{Granted, Moved, PlanChange};
 
     #[test]
     fn a_change_is_said_as_before_and_after() {
         let plan = |before: &str, after: &str| Some(PlanChange { before: before.to_owned(), after: after.to_owned() });
         let entry = |key: &str, delta| Granted { key: key.to_owned(), period: "2026-10".to_owned(), delta };
-        let effects = |plan, entries| Effects { plan, entries, money: Vec::new(), newer: None };
+        let effects = |plan, entries| Effects { plan, entries, ..Effects::default() };
         let upgrade = effects(plan("free", "pro"), vec![entry("free:1:2026-10", 10), entry("pro:1:2026-10", 490)]);
         assert_eq!(change(&upgrade).unwrap(), "Free → Pro · 10 → 500 bottles for October 2026");
         assert_eq!(change(&effects(plan("pro", "pro"), vec![])), None);
         assert_eq!(change(&effects(None, vec![entry("pack:cs_1", 50)])).unwrap(), "+50 bottles for October 2026");
+        let moved = |kind: &str, amount_minor, currency: &str| Moved {
+            key: String::new(),
+            kind: kind.to_owned(),
+            amount_minor,
+            currency: currency.to_owned(),
+        };
+        let paid = Effects {
+            money: vec![moved("charge", 500, "usd"), moved("credit", 200, "usd")],
+            ..effects(None, vec![entry("pack:cs_1", 100)])
+        };
+        assert_eq!(change(&paid).unwrap(), "+100 bottles for October 2026 · paid 5.00 USD · 2.00 USD from your credit");
+        let back = Effects { money: vec![moved("refund", -450, "jpy"), moved("what", 1, "usd")], ..Effects::default() };
+        assert_eq!(change(&back).unwrap(), "450 JPY given back");
     }
 }

@@ -19,11 +19,15 @@ pub struct Gauge {
     pub level_height: i64,
     pub spill: i64,
     pub puddle: i64,
+    /// The line at [`FULL`] is drawn: there may be more than that.
+    pub has_line: bool,
 }
 
 const BOTTOM: i64 = 150;
 const LINE: i64 = 84;
 const LIP: i64 = 9;
+/// As full as a bottle is that has its cap on.
+const NECK: i64 = 18;
 
 impl Gauge {
     pub fn new(id: &'static str, tone: &'static str, balance: i64) -> Self {
@@ -33,13 +37,17 @@ impl Gauge {
         let level_y = if spills { LIP } else { BOTTOM - (balance.max(0) * (BOTTOM - LINE) / FULL).max(visible) };
         // The puddle grows ever more slowly: ten times too much still fits the page.
         let puddle = if spills { 46 + 50 * (balance - FULL) / (balance + FULL) } else { 0 };
-        Self { id, tone, level_y, level_height: BOTTOM - level_y, spill: spills.into(), puddle }
+        Self { id, tone, level_y, level_height: BOTTOM - level_y, spill: spills.into(), puddle, has_line: true }
     }
 
-    /// What is left of an allowance: full to the line before anything is used, whatever the plan.
+    /// What is left of an allowance: a full bottle before anything is used, whatever the plan. Nothing can spill here.
     pub fn share(id: &'static str, left: i64, allowance: i64) -> Self {
         let allowance = allowance.max(1);
-        Self::new(id, "ours", left.clamp(0, allowance) * FULL / allowance)
+        let left = left.clamp(0, allowance);
+        // One of hundreds is still to be seen.
+        let visible = if left > 0 { 5 } else { 0 };
+        let level_height = (left * (BOTTOM - NECK) / allowance).max(visible);
+        Self { id, tone: "ours", level_y: BOTTOM - level_height, level_height, spill: 0, puddle: 0, has_line: false }
     }
 }
 
@@ -57,8 +65,10 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_full_to_the_line_before_anything_is_used() {
+    fn a_share_is_a_full_bottle_before_anything_is_used() {
         let level = |left, allowance| Gauge::share("a", left, allowance).level_y;
-        assert_eq!((level(10, 10), level(500, 500), level(5, 10), level(0, 10), level(0, 0)), (LINE, LINE, 117, 150, 150));
+        assert_eq!((level(10, 10), level(500, 500), level(600, 600), level(700, 600)), (NECK, NECK, NECK, NECK));
+        assert_eq!((level(5, 10), level(1, 500), level(0, 10), level(0, 0), level(-1, 10)), (84, 145, 150, 150, 150));
+        assert!(!Gauge::share("a", 10, 10).has_line);
     }
 }

@@ -2,7 +2,9 @@
 
 use axum::extract::Query;
 use axum::http::Uri;
+use uuid::Uuid;
 
+use super::checkout::checkout_id;
 use crate::billing::log::Filter;
 use crate::billing::words::Subject;
 use crate::domain::event::Status;
@@ -17,6 +19,10 @@ pub struct Wanted {
     pub ledger: Option<Period>,
     /// Only entries older than this one.
     pub ledger_before: Option<i64>,
+    /// Only movements of money older than this one.
+    pub money_before: Option<i64>,
+    /// The checkout from which somebody turned back. It is said once, and no address repeats it.
+    pub back: Option<Uuid>,
     /// What could not be read, in words.
     pub problems: Vec<String>,
 }
@@ -85,6 +91,17 @@ impl Wanted {
                 }
                 Err(_) => "That page of the bottles is none; the newest are shown.",
             },
+            "money" => match value.parse() {
+                Ok(id) => {
+                    self.money_before = Some(id);
+                    return;
+                }
+                Err(_) => "That page of the money is none; the newest is shown.",
+            },
+            "back" => {
+                self.back = checkout_id(value);
+                return;
+            }
             _ => return,
         };
         self.problems.push(problem.to_owned());
@@ -105,6 +122,7 @@ impl Wanted {
         fields.extend(log.before.map(|id| ("before", id.to_string())));
         fields.extend(self.ledger.map(|m| ("ledger", m.to_string())));
         fields.extend(self.ledger_before.map(|id| ("ledger_before", id.to_string())));
+        fields.extend(self.money_before.map(|id| ("money", id.to_string())));
         if fields.is_empty() {
             return "/account".to_owned();
         }
@@ -127,10 +145,11 @@ mod tests {
     fn an_address_is_read_and_written_back() {
         check("/account", "/account", 0);
         check("/account?status=&kind=&month=&id=+", "/account", 0);
-        let full = "/account?status=dead&kind=payment&month=2026-10&id=event_1&before=12&ledger=2026-09&ledger_before=3";
+        let full = "/account?status=dead&kind=payment&month=2026-10&id=event_1&before=12&ledger=2026-09&ledger_before=3&money=9";
         check(full, full, 0);
         check("/account?id=%22%3E%3Cb%3E", "/account?id=%22%3E%3Cb%3E", 0);
-        check("/account?status=gone&kind=x&month=13&before=x&ledger=y&ledger_before=z&owner_id=5", "/account", 6);
+        check("/account?status=gone&kind=x&month=13&before=x&ledger=y&ledger_before=z&money=-&owner_id=5", "/account", 7);
+        check("/account?back=8f9b3a1e-0000-4000-8000-000000000001&month=2026-10", "/account?month=2026-10", 0);
         check("/account?before=99999999999999999999", "/account", 1);
         check("/account?id=ev%00ent_1%0a", "/account?id=event_1", 0);
         check("/account?%ff=%fe", "/account", 0);

@@ -19,8 +19,8 @@ use tower_sessions::{Expiry, SessionManagerLayer};
 
 use super::state::AppState;
 use super::{
-    account, assets, calendar, callback, engine_room, error, event, health, home, live, login, manage_billing, ops, own_forms,
-    reminder, reminders, webhooks,
+    account, assets, calendar, callback, checkout, engine_room, error, event, health, home, live, login, manage_billing,
+    money_file, ops, own_forms, portal, reminder, reminders, webhooks,
 };
 use crate::sessions::{ABSOLUTE, Sessions};
 
@@ -39,6 +39,10 @@ pub fn app(state: AppState) -> Router {
         .route("/logout", post(login::end))
         .route("/account/billing", get(manage_billing::show).post(manage_billing::go))
         .route("/account", get(account::show))
+        .route("/account/checkout", post(checkout::begin))
+        .route("/account/checkout/{id}", get(checkout::show))
+        .route("/account/portal", post(portal::go))
+        .route("/account/money.csv", get(money_file::send))
         .route("/account/events/{id}", get(event::show))
         .route("/account/events/{id}/payload", get(event::payload))
         .route("/account/events/{id}/replay", get(event::replayed).post(event::replay))
@@ -122,10 +126,13 @@ pub fn sessions(state: &AppState) -> SessionManagerLayer<Sessions, PlaintextCook
         .with_expiry(Expiry::OnInactivity(ABSOLUTE.try_into().unwrap_or(time::Duration::DAY)))
 }
 
-/// Browsers hold a form to this list through every redirect of its answer, so signing out needs the tenant on it.
+/// Browsers hold a form to this list through every redirect of its answer, so signing out needs the tenant on it, and buying the
+/// pages on which it is paid.
 fn policy(state: &AppState) -> HeaderValue {
     let tenant = state.sign_in.iter().flat_map(|sign_in| sign_in.oidc.origins());
     let policy = tenant.fold(POLICY.to_owned(), |policy, origin| policy + " " + origin);
+    let pages = state.providers.all().flat_map(|(_, provider)| provider.origins());
+    let policy = pages.fold(policy, |policy, origin| policy + " " + &origin);
     HeaderValue::from_str(&policy).expect("origins are printable ASCII")
 }
 

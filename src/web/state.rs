@@ -11,12 +11,15 @@ use crate::billing::apply::Rules;
 use crate::config::Operators;
 use crate::engine_room::visits::Visits;
 use crate::intake::Intake;
+use crate::providers::Providers;
 use crate::wake::Wake;
 
 #[derive(Clone)]
 pub struct AppState {
     pub pool: PgPool,
     pub intake: Intake,
+    /// What is sold, and where it is managed.
+    pub providers: Arc<Providers>,
     /// Plan keys and tenant: what a dry run needs.
     pub rules: Arc<Rules>,
     /// Told when a replay was asked for.

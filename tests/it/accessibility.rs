@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::axe::Axe;
 use crate::support::browser::Browser;
 use crate::support::local_kinde::ADA;
-use crate::support::newcomer::Newcomer;
+use crate::support::newcomer::{Newcomer, Till};
 use crate::support::writer::Fields;
 
 const SCREENS: [(u32, u32); 2] = [(1280, 900), (390, 844)];
@@ -24,6 +24,13 @@ impl Eye {
         let axe = Axe::find()?;
         let browser = Browser::open(1280, 1000).await?;
         Some(Self { at: Newcomer::start(browser, true).await, axe, found: Vec::new() })
+    }
+
+    async fn open_with_stripe() -> Option<(Self, Till)> {
+        let axe = Axe::find()?;
+        let browser = Browser::open(1280, 1000).await?;
+        let (at, till) = Newcomer::start_with_stripe(browser, true).await;
+        Some((Self { at, axe, found: Vec::new() }, till))
     }
 
     /// The page that is open, which goes by this name here.
@@ -62,6 +69,14 @@ impl Eye {
     async fn goes_to_kinde(&mut self, path: &str, name: &str) {
         self.at.browser.client.goto(&format!("{}{path}", self.at.kinde)).await.unwrap();
         self.looks(name).await;
+    }
+
+    /// From the account page, to the page one comes back to.
+    async fn pays(&self, ware: &str, way: &str) {
+        self.at.click(&format!("#manage input[value={ware}] ~ button")).await;
+        self.at.browser.until("location.pathname.startsWith('/c/pay/')").await;
+        self.at.click(&format!("button[value={way}]")).await;
+        self.at.browser.until("location.pathname.startsWith('/account/checkout/')").await;
     }
 
     #[track_caller]
@@ -216,5 +231,47 @@ async fn the_local_kindes_own_pages_have_no_barriers() {
     eye.goes_to_kinde("/", "kinde, operator page, events sent").await;
     eye.at.hold_deliveries(true).await;
     eye.goes_to_kinde("/", "kinde, operator page, held").await;
+    eye.found_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn buying_and_what_was_paid_have_no_barriers() {
+    let Some((mut eye, till)) = Eye::open_with_stripe().await else { return };
+    eye.at.sign_up("Grace", "Hopper", "grace@example.com").await;
+    eye.goes("/account", "account, a choice of where to buy").await;
+    till.turn("switches", json!({ "hold": true })).await;
+    eye.pays("pro", "card").await;
+    eye.looks("checkout, waiting").await;
+    let waiting = eye.at.browser.ask("location.pathname").await;
+    till.turn("switches", json!({ "hold": false })).await;
+    eye.at.comes("document.querySelector('h1').textContent === 'You are on Pro'").await;
+    eye.goes(waiting.as_str().unwrap(), "checkout, Pro bought").await;
+    eye.at.goto("/account").await;
+    eye.pays("pack", "delayed").await;
+    eye.at.comes("document.getElementById('progress').textContent === 'On its way'").await;
+    eye.looks("checkout, the bank takes days").await;
+    eye.at.goto("/account").await;
+    eye.pays("pack", "card").await;
+    eye.at.comes("document.getElementById('progress').textContent === 'Bought'").await;
+    let charge: String = sqlx::query_scalar("select charge from purchases").fetch_one(&eye.at.pool).await.unwrap();
+    till.turn(&format!("charges/{charge}/refund"), json!({ "amount": 120 })).await;
+    eye.at.goto("/account").await;
+    eye.at.comes("document.querySelector('#money .status') !== null").await;
+    eye.looks("account, money and a refund").await;
+    eye.at.click("#money .ledger:last-of-type a").await;
+    eye.at.browser.until("document.querySelector('.steps-list') !== null").await;
+    eye.looks("event, with money").await;
+
+    // Turned back, and turned away.
+    eye.at.goto("/account").await;
+    eye.at.click("#manage input[value=pack] ~ button").await;
+    eye.at.browser.until("location.pathname.startsWith('/c/pay/')").await;
+    eye.at.click("main p:last-child a").await;
+    eye.at.arrives("/account").await;
+    eye.looks("account, turned back").await;
+    till.turn("faults", json!({ "path": "/v1/checkout/sessions", "status": 503, "times": 1 })).await;
+    eye.at.click("#manage input[value=pack] ~ button").await;
+    eye.at.browser.until("document.querySelector('.eyebrow')?.textContent.includes('503') ?? false").await;
+    eye.looks("no way to the checkout").await;
     eye.found_nothing();
 }

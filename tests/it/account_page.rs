@@ -5,6 +5,8 @@ use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 
 use crate::support::app::{App, Event, Setup, SignedIn};
+use crate::support::claims::customer_id;
+use crate::support::kinde_api::KindeApi;
 
 const AT: &str = "2026-10-21T10:00:00Z";
 
@@ -119,6 +121,68 @@ async fn a_newer_change_is_named_and_linked() {
     let link = format!("<a href=\"/account/events/{}\">Plan changed, ", app.number(&newer.id).await);
     says(&page, &["Nothing changed: a newer change to your plan was already known.", &link]);
     says(&page, &["A replay would change nothing: a newer plan change is already stored."]);
+}
+
+/// Kinde tells of one change by several messages; what the second one has left to do is nothing, and that is no fault.
+#[tokio::test]
+async fn the_other_message_of_one_upgrade_is_told_to_belong_to_it() {
+    let app = working().await;
+    let ada = app.sign_in("kp_ada").await;
+    app.deliver(Event::upgrade("kp_ada", AT).token).await;
+    app.worked_off().await;
+    app.deliver(Event::of("kp_ada", "agreement_created", "2026-10-21T09:59:58Z", Some("customer_pro_plan")).token).await;
+    app.worked_off().await;
+    let page = app.get_as(&ada, "/account").await.text;
+    says(&page, &["This belongs to a change of your plan that another message had already told us of", "Plan begun"]);
+    says(&page, &["Newest first, by when we heard of it"]);
+    // One of a week before is about something else.
+    app.deliver(Event::of("kp_ada", "agreement_created", "2026-10-14T10:00:00Z", Some("customer_starter_plan")).token).await;
+    app.worked_off().await;
+    says(&app.get_as(&ada, "/account").await.text, &["Nothing changed: a newer change to your plan was already known."]);
+}
+
+#[tokio::test]
+async fn a_plan_that_kindes_answer_set_says_that_kinde_was_asked() {
+    let api = KindeApi::start().await;
+    api.lists("ada", &[("agreement_new", "pro", None)]);
+    let app = Setup { worker: true, management: Some(api.management()), ..Setup::default() }.start().await;
+    let ada = app.sign_in("kp_ada").await;
+    let data = json!({"user_id": "kp_ada", "customer_id": customer_id("ada"), "agreement_id": "agreement_old"});
+    let ended = Event::with(json!({"type": "customer.agreement_cancelled", "event_timestamp": AT, "data": data}));
+    app.deliver(ended.token.clone()).await;
+    app.worked_off().await;
+    let asked = "When this came, Kinde was asked which plan is yours, and answered Pro.";
+    let page = app.get_as(&ada, "/account").await.text;
+    says(&page, &["Plan cancelled", "Free → Pro", asked]);
+    says(&app.get_as(&ada, &format!("/account/events/{}", app.number(&ended.id).await)).await.text, &[asked]);
+    // Where the message itself says so, the answer only confirms it.
+    api.lists("bob", &[("agreement_new", "pro", None)]);
+    let bob = app.sign_in("kp_bob").await;
+    let data = json!({"user_id": "kp_bob", "customer_id": customer_id("bob"), "agreement_id": "agreement_new", "plan": {"key": "customer_pro_plan"}});
+    app.deliver(Event::with(json!({"event_timestamp": AT, "data": data})).token).await;
+    app.worked_off().await;
+    let page = app.get_as(&bob, "/account").await.text;
+    says(&page, &["Free → Pro"]);
+    assert!(!page.contains("was asked which plan"), "{page}");
+}
+
+#[tokio::test]
+async fn who_leaves_pro_is_told_why_the_bottles_stay() {
+    let app = working().await;
+    let ada = app.sign_in("kp_ada").await;
+    let ago = |secs: i64| (jiff::Timestamp::now() - jiff::SignedDuration::from_secs(secs)).to_string();
+    app.deliver(Event::upgrade("kp_ada", &ago(2)).token).await;
+    app.deliver(Event::starter("kp_ada", &ago(1)).token).await;
+    app.worked_off().await;
+    let page = app.get_as(&ada, "/account").await.text;
+    says(
+        &page,
+        &[
+            "<h2 id=\"plan-h\">Free</h2>",
+            "<b class=\"bottles-left\">500</b>",
+            "The bottles of Pro that this month was given stay yours until it ends",
+        ],
+    );
 }
 
 fn shown(page: &str) -> Vec<i64> {

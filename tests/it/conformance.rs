@@ -9,12 +9,13 @@ use bottle::domain::event::{Delivery, Source};
 use bottle::domain::ids::KindeUserId;
 use bottle::intake;
 use bottle::providers::script::Truth;
-use bottle::providers::{Errand, Provider, VerifyError, Ware, Way};
+use bottle::providers::{Errand, Provider, Providers, VerifyError, Ware, Way};
 use reqwest::header::{HeaderMap, HeaderName};
 use serde_json::{Value, json};
 
 use crate::local_stripe::SECRET;
 use crate::support::claims::says;
+use crate::support::kinde_api::{KindeApi, Mood};
 use crate::support::till::{Till, event, now_secs, signature, signed};
 use crate::support::tokens::{STRANGER, TENANT};
 
@@ -204,14 +205,82 @@ async fn an_event_that_comes_late_undoes_nothing_newer() {
     }
 }
 
+/// An arm whose provider is asked over HTTP: Stripe always is, Kinde where its Management API is set up.
+async fn asking(source: Source) -> (Arm, KindeApi) {
+    let (mut arm, api) = (Arm::of(source).await, KindeApi::start().await);
+    if source == Source::Kinde {
+        let kinde = Arc::into_inner(api.providers()).unwrap().kinde;
+        let Providers { stripe, .. } = Arc::into_inner(std::mem::take(&mut arm.till.pipeline.providers)).unwrap();
+        arm.till.pipeline.providers = Arc::new(Providers { kinde, stripe });
+    }
+    (arm, api)
+}
+
 #[tokio::test]
 async fn an_object_that_is_gone_ends_the_event_and_not_the_worker() {
-    // Kinde's events carry what they say; there is no object to be gone.
-    let mut arm = Arm::of(Source::Stripe).await;
-    arm.object = "sub_gone".to_owned();
-    let post = arm.post("a6", None, true);
-    arm.deliver(&post).await;
-    assert_eq!(arm.said(&post).await, "ignored: the provider has no sub_gone, or no longer");
+    for source in ARMS {
+        let (mut arm, api) = asking(source).await;
+        // Nobody is a customer at that Kinde, and no agreement of theirs is known.
+        arm.object = "sub_gone".to_owned();
+        let post = arm.post("a6", None, true);
+        arm.deliver(&post).await;
+        let first = arm.till.pipeline.event(&post.key).await;
+        assert_eq!(first.attempts, 0, "{source}: nobody's fault is charged");
+        match source {
+            Source::Stripe => assert_eq!(first.said(), "ignored: the provider has no sub_gone, or no longer"),
+            _ => {
+                // An answer may be behind its own event, so it is asked for again; then the event counts by its own word.
+                assert_eq!(first.status, "parked", "{}", first.said());
+                assert!(api.asked() > 0);
+                for _ in 0..40 {
+                    arm.till.pipeline.later(Duration::from_secs(60));
+                    arm.till.pipeline.drain().await;
+                }
+                let said = arm.said(&post).await;
+                assert!(
+                    said.starts_with("applied: plan set to pro") && said.contains("the provider's own answer still differs"),
+                    "{said}"
+                );
+            }
+        }
+        // The next one runs as ever.
+        let unknown = arm.post("a7", Some("customer.unheard_of"), true);
+        arm.deliver(&unknown).await;
+        assert!(arm.said(&unknown).await.starts_with("ignored: this event type"), "{source}");
+        assert_eq!(arm.till.differences().await, Vec::<String>::new(), "{source}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_is_asked_too_much_is_left_in_peace_and_charges_no_event() {
+    for source in ARMS {
+        let (mut arm, api) = asking(source).await;
+        api.lists("ada", &[("a", "pro", None)]);
+        api.truth().mood = Mood::Limited { reset: "3" };
+        arm.till.stripe.turn("faults", json!({"status": 429, "retry_after": 3, "times": 1})).await;
+        arm.till.calls().await;
+        let asked = async |arm: &Arm| match source {
+            Source::Stripe => arm.till.calls().await.as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum::<u64>(),
+            _ => u64::try_from(std::mem::take(&mut api.truth().asked).len()).unwrap(),
+        };
+        let post = arm.post("a8", None, true);
+        arm.deliver(&post).await;
+        let row = arm.till.pipeline.event(&post.key).await;
+        assert_eq!((row.status.as_str(), row.attempts, row.claims, row.runs), ("received", 0, 0, 0), "{source}");
+        assert_eq!(row.due, Some(arm.till.pipeline.now.plus(Duration::from_secs(3)).datetime()), "{source}: as long as it said");
+        assert_eq!(asked(&arm).await, 1, "{source}");
+        api.truth().mood = Mood::Answers;
+        // Another event meanwhile costs it no call.
+        arm.till.pipeline.later(Duration::from_secs(1));
+        let other = arm.post("a9", None, true);
+        arm.deliver(&other).await;
+        assert_eq!(asked(&arm).await, 0, "{source}");
+        tokio::time::sleep(Duration::from_millis(3_100)).await;
+        arm.till.pipeline.later(Duration::from_secs(60));
+        arm.till.pipeline.drain().await;
+        assert_eq!(arm.plan().await, "pro", "{source}");
+        assert!(asked(&arm).await > 0, "{source}");
+    }
 }
 
 #[tokio::test]
@@ -224,11 +293,12 @@ async fn it_says_where_to_pay_and_leads_nowhere_strange() {
         done: "http://localhost:3000/account",
         back: "http://localhost:3000/account",
         intent: "one",
+        earlier: None,
     };
     let arm = Arm::of(Source::Stripe).await;
     let first = arm.provider().checkout(&errand, Ware::Pro).await.unwrap();
     assert_eq!(arm.provider().checkout(&errand, Ware::Pro).await.unwrap(), first, "one click is one checkout");
-    assert!(matches!(&first, Way::To(url) if url.starts_with(&arm.till.stripe.url())));
+    assert!(matches!(&first, Way::Checkout { url, .. } if url.starts_with(&arm.till.stripe.url())));
     assert!(arm.provider().portal(&errand).await.is_err(), "nobody is known there yet");
     let customer = bottle::domain::ids::CustomerId(arm.till.stripe.customer().await);
     let known = Errand { customer: Some(&customer), ..errand };

@@ -18,7 +18,7 @@ fn peers() -> PathBuf {
 }
 
 /// Whether a peer is here; where it has to be, its absence fails the test.
-fn is_here(what: &str, file: &str, program: &str) -> bool {
+pub fn is_here(what: &str, file: &str, program: &str) -> bool {
     let here =
         peers().join(file).exists() && Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success());
     if !here {

@@ -114,3 +114,17 @@ async fn neither_provider_takes_the_others_deliveries() {
     assert_eq!(deliver(&bottle, &token).await.0, 400, "signed, and still no event");
     assert_eq!(stored(&db).await, 0);
 }
+
+#[tokio::test]
+async fn the_local_stripe_keeps_its_state_where_this_machines_data_is() {
+    let home = Home::new();
+    let args = ["local-stripe", "--addr", "127.0.0.1:0"];
+    let mut running = Bottle::spawn(home.command(&args, &[("BOTTLE_DATA", "elsewhere")]));
+    while !running.said().contains("STRIPE_PRICE_PACK=") {
+        assert!(running.is_running(), "{}", running.log());
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert!(home.path().join("elsewhere/local-stripe/local-stripe.json").is_file());
+    assert!(!home.path().join(".bottle").exists());
+    running.killed().await;
+}

@@ -297,6 +297,41 @@ async fn what_was_booked_stays_booked_once_when_its_event_turns_out_to_be_somebo
     assert!(till.differences().await[0].contains("bottle ledger entry pack:cs_"), "{:?}", till.differences().await);
 }
 
+/// A purchase, its refund and its dispute are told by events of their own. When they turn out to be somebody else's, they get there
+/// one by one; meanwhile one half is here and the other there.
+#[tokio::test]
+async fn a_purchase_keeps_its_stamps_whichever_half_of_it_turns_out_to_be_somebody_elses_first() {
+    for first in ["checkout.session.completed", "charge.refunded", "charge.dispute.created"] {
+        let mut till = Till::open().await;
+        let (customer, _) = till.subscriber("ada").await;
+        till.subscriber("ben").await;
+        let session = till.stripe.session("payment", crate::local_stripe::PACK, &[("customer", &customer)]).await;
+        let done = till.stripe.complete(&session, "card").await;
+        let charge = till.charge(&done).await;
+        till.stripe.turn(&format!("charges/{charge}/refund"), json!({ "amount": 120 })).await;
+        till.stripe.turn(&format!("charges/{charge}/dispute"), json!({})).await;
+        till.run().await;
+        let stamp = "select refunded_minor || ' ' || disputed from purchases";
+        assert_eq!(till.lines(stamp).await, ["120 needs_response"]);
+        let ben = till.pipeline.account_id("ben").await.unwrap();
+        let move_over = format!("update customer_map set account_id = {} where customer_id = '{customer}'", ben.0);
+        sqlx::raw_sql(sqlx::AssertSqlSafe(move_over)).execute(&till.pipeline.pool).await.unwrap();
+
+        // Only this half runs again.
+        till.replay_of(first).await;
+        assert_eq!(till.lines(stamp).await, ["120 needs_response"], "{first}");
+        till.agrees().await;
+        // What is told from now on is Ben's, and the purchase is stamped with it wherever it is.
+        till.stripe.turn(&format!("charges/{charge}/refund"), json!({ "amount": 30 })).await;
+        till.run().await;
+        assert_eq!(till.lines(stamp).await, ["150 needs_response"], "{first}");
+        till.agrees().await;
+        till.replay_all().await;
+        assert_eq!(till.lines(stamp).await, ["150 needs_response"], "{first}");
+        till.agrees().await;
+    }
+}
+
 #[tokio::test]
 async fn a_plan_nobody_configured_takes_nothing_from_a_payer_and_waits() {
     let mut till = Till::open().await;

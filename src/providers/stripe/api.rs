@@ -56,6 +56,7 @@ struct Refusal {
 #[derive(Debug, Default, Deserialize)]
 struct Reason {
     code: Option<String>,
+    param: Option<String>,
     message: Option<String>,
 }
 
@@ -135,6 +136,11 @@ impl Api {
         }
     }
 
+    /// The stand-in's origin, if we are set to ask one.
+    pub(super) fn stand_in(&self) -> Option<String> {
+        self.client.is_local().then(|| self.client.home().origin().ascii_serialization())
+    }
+
     /// The stand-in on this machine that answers in Stripe's place, if we are set to ask one.
     pub(super) fn is_stand_in(&self, url: &Url) -> bool {
         self.client.is_local() && self.client.is_home(url)
@@ -173,6 +179,11 @@ impl Api {
         };
         match status {
             StatusCode::NOT_FOUND if code == "resource_missing" => Ok(Found::Gone),
+            // What a path names and what a parameter names are missed with different statuses. A price is no such thing: that one
+            // is missing is a setting of ours.
+            StatusCode::BAD_REQUEST if code == "resource_missing" && refusal.param.as_deref() == Some("customer") => {
+                Ok(Found::Gone)
+            }
             StatusCode::TOO_MANY_REQUESTS => {
                 let asked = answer.headers.get("retry-after").and_then(|secs| secs.to_str().ok()?.parse().ok());
                 Err(self.stays_away(why(), asked.map_or(BUSY_FOR, Duration::from_secs)))

@@ -64,7 +64,7 @@ impl<'a> Envelope<'a> {
 }
 
 /// It becomes a part of a path, so nothing but letters, digits and `_`.
-fn is_id(text: &str) -> bool {
+pub(super) fn is_id(text: &str) -> bool {
     (4..=200).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 

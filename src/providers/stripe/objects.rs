@@ -52,6 +52,7 @@ impl<T> Ref<T> {
 pub(super) struct Session {
     pub id: String,
     pub mode: String,
+    pub status: Option<String>,
     pub payment_status: String,
     pub created: i64,
     pub url: Option<String>,

@@ -20,9 +20,11 @@ use crate::replay::Rehearsal;
 use crate::web::assets;
 use crate::web::event::masked_text;
 use crate::web::event_steps::{EntryView, FactView, Reader, Step, steps};
-use crate::web::event_view::{PAYLOAD_SHOWN, source_name};
+use crate::web::event_view::{PAYLOAD_SHOWN, payload_use};
 use crate::web::event_words::EventView;
+use crate::web::event_words::provider_name;
 use crate::web::mask;
+use crate::web::money_view::LineView;
 use crate::web::page::Frame;
 use crate::web::shown::shown;
 use crate::web::when::{When, Zone};
@@ -66,6 +68,8 @@ struct EventPage<'a> {
     steps_cut: bool,
     facts: Vec<FactView>,
     entries: Vec<EntryView<'a>>,
+    money: Vec<LineView>,
+    payload_use: &'static str,
     conflicts: Vec<ConflictView>,
     payload: Option<&'a str>,
     payload_cut: bool,
@@ -116,7 +120,7 @@ pub(super) fn render(operator: &Operator, read: &Read, notice: Option<Notice>) -
         here: format!("/ops/events/{}", card.id),
         zone: &zone.name,
         under_way: matches!(card.status, Status::Received | Status::Processing),
-        source: source_name(card.source),
+        source: provider_name(card.source),
         owner: inspected.account.map(|id| (id.0, shown(read.owner.as_deref().unwrap_or("somebody"), 80))),
         own: inspected.account == Some(operator.person().account),
         next: card.due_at.filter(|_| matches!(card.status, Status::Failed | Status::Parked)).map(|at| until(at, inspected.now)),
@@ -130,6 +134,8 @@ pub(super) fn render(operator: &Operator, read: &Read, notice: Option<Notice>) -
         steps_cut: i64::from(card.seen_count) > i64::try_from(record.deliveries.len()).unwrap_or(i64::MAX),
         facts: record.facts.iter().map(|fact| FactView::new(fact, zone)).collect(),
         entries: record.entries.iter().map(|entry| EntryView::new(entry, zone)).collect(),
+        money: record.money.iter().map(|line| LineView::new(line, zone)).collect(),
+        payload_use: payload_use(card.source),
         conflicts: inspected.conflicts.iter().map(|other| ConflictView::new(card.source, record, other, zone)).collect(),
         payload: payload.as_deref().map(|text| &text[..text.floor_char_boundary(PAYLOAD_SHOWN)]),
         payload_cut: payload.as_deref().is_some_and(|text| text.len() > PAYLOAD_SHOWN),

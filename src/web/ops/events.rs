@@ -21,7 +21,7 @@ use crate::engine_room::report::thousands;
 use crate::inbox::search::{self, Filter, Found, Rest, Seen, WINDOW};
 use crate::web::account::zone_of;
 use crate::web::error;
-use crate::web::event_view::source_name;
+use crate::web::event_words::provider_name;
 use crate::web::page::Frame;
 use crate::web::shown::shown;
 use crate::web::state::AppState;
@@ -153,7 +153,7 @@ pub(super) async fn rows(
         id: event.id.0,
         key: shown(event.key.as_str(), 60),
         kind: shown(&event.kind, 60),
-        source: source_name(event.source),
+        source: provider_name(event.source),
         mark: mark(event.status),
         reason: event.reason.as_deref().map(|reason| shown(reason, 200)),
         owner: event.account.map(|id| (id.0, labels.get(&id).map_or_else(|| id.to_string(), |label| shown(label, 60)))),
@@ -199,7 +199,7 @@ fn render(
             .collect(),
         sources: Source::ALL
             .iter()
-            .map(|s| Choice { value: s.as_str(), title: source_name(*s), chosen: filter.source == Some(*s) })
+            .map(|s| Choice { value: s.as_str(), title: provider_name(*s), chosen: filter.source == Some(*s) })
             .collect(),
         spans: SPANS.iter().map(|&(value, title, _)| Choice { value, title, chosen: wanted.last == Some(value) }).collect(),
         kind: filter.kind.as_deref().unwrap_or_default(),

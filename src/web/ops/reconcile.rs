@@ -19,7 +19,7 @@ use crate::reconcile::findings::{self, Class, Finding, FindingId};
 use crate::reconcile::runs::{self, Mode, Run, RunId, State as Stage, Total};
 use crate::web::account::zone_of;
 use crate::web::event::{Id, event_id};
-use crate::web::event_view::source_name;
+use crate::web::event_words::provider_name;
 use crate::web::fields::Fields;
 use crate::web::page::Frame;
 use crate::web::shown::shown;
@@ -168,7 +168,7 @@ impl RunView {
             Stage::Finished => ("Finished", "good"),
             Stage::Failed => ("Stopped, to be taken up again", "bad"),
         };
-        let sources: Vec<&str> = run.sources.iter().map(|source| source_name(*source)).collect();
+        let sources: Vec<&str> = run.sources.iter().map(|source| provider_name(*source)).collect();
         let of = run.night.map_or_else(|| "asked for by somebody".to_owned(), |night| format!("of the night of {night}"));
         let looked_at: Vec<String> = ["customers", "events", "movements"]
             .iter()
@@ -232,7 +232,7 @@ impl FindingRow {
         };
         Self {
             title: finding.class.title(),
-            source: source_name(finding.source),
+            source: provider_name(finding.source),
             subject: shown(&finding.subject, 100),
             state,
             tone,

@@ -138,12 +138,15 @@ impl Setup {
         let intake_pool = db::pool(self.intake_options.as_ref().unwrap_or(&options), db::Use::Intake);
         let (web_pool, worker_pool) = (db::pool(&options, db::Use::Web), db::pool(&options, db::Use::Worker));
         let kinde = self.jwks.map(|jwks| {
-            let kinde = Kinde::new(Arc::new(jwks), [DOMAIN.to_owned()], None);
+            let kinde = Kinde::new(Arc::new(jwks), [DOMAIN.to_owned()], None).selling(Some("customer_pro_plan".to_owned()));
             Provider::Kinde(match self.management {
                 Some(management) => kinde.with_management(management),
                 None => kinde,
             })
         });
+        let mut keys = PlanKeys::default();
+        keys.pro.extend(self.stripe.is_some().then(|| crate::local_stripe::PRO.to_owned()));
+        let rules = Arc::new(Rules { keys, tenant: DOMAIN.to_owned() });
         let providers = Arc::new(Providers { kinde, stripe: self.stripe });
         let (wake, stop) = (Wake::default(), CancellationToken::new());
         let mut running = Vec::new();
@@ -152,7 +155,7 @@ impl Setup {
             let engine = Engine {
                 pool: worker_pool.clone(),
                 providers: Arc::clone(&providers),
-                rules: Arc::new(Rules { keys: PlanKeys::default(), tenant: DOMAIN.to_owned() }),
+                rules: Arc::clone(&rules),
                 checkpoints: Checkpoints::default(),
                 clock: Clock::Database,
                 lease_secs: queue::LEASE_SECS,
@@ -164,8 +167,9 @@ impl Setup {
         let base = format!("{}://{address}", if self.https { "https" } else { "http" });
         let state = AppState {
             pool: web_pool.clone(),
-            intake: Intake::start(intake_pool.clone(), providers, wake.clone(), self.checkpoints),
-            rules: Arc::new(Rules { keys: PlanKeys::default(), tenant: DOMAIN.to_owned() }),
+            intake: Intake::start(intake_pool.clone(), Arc::clone(&providers), wake.clone(), self.checkpoints),
+            providers,
+            rules,
             wake: wake.clone(),
             live: Live::new(web_pool.clone(), stop.clone()),
             room: Arc::new(Visits::new(options)),

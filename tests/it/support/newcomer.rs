@@ -11,6 +11,7 @@ use super::binary::{Bottle, Home};
 use super::browser::Browser;
 use super::db::{TestDb, fresh_db};
 use super::local_kinde::ADA;
+use super::till::{now_secs, signature};
 use super::writer::Fields;
 
 /// Longer than events take to come, and a page to learn of them, on a busy machine.
@@ -36,10 +37,64 @@ pub struct Captured {
     pub webhook_id: String,
 }
 
+/// `bottle local-stripe`, as it runs beside Bottle.
+pub struct Till {
+    running: Bottle,
+    url: String,
+    /// It signs with this.
+    secret: String,
+}
+
+impl Till {
+    /// Sends to Bottle at this address; the settings that it says Bottle needs.
+    async fn start(home: &Home, bottle: &str) -> (Self, Vec<(String, String)>) {
+        let webhooks = format!("http://{bottle}/webhooks/stripe");
+        let args = ["local-stripe", "--addr", "127.0.0.1:0", "--webhook-url", &webhooks];
+        let running = Bottle::spawn(home.command(&args, &[]));
+        let begun = Instant::now();
+        while !running.said().contains("STRIPE_PRICE_PACK=") {
+            assert!(begun.elapsed() < PATIENCE, "no local Stripe:\n{}\n{}", running.said(), running.log());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let said = running.said();
+        let settings = said.lines().filter_map(|line| line.split_once('=')).filter(|(name, _)| name.starts_with("STRIPE_"));
+        let settings: Vec<_> = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let of = |wanted: &str| settings.iter().find(|(name, _)| name == wanted).unwrap().1.clone();
+        (Self { running, url: of("STRIPE_API_BASE"), secret: of("STRIPE_WEBHOOK_SECRET") }, settings)
+    }
+
+    /// A switch or a button of its operator's page.
+    pub async fn turn(&self, what: &str, how: Value) {
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let answer = http.post(format!("{}/local/{what}", self.url)).json(&how).send().await.unwrap();
+        assert_eq!(answer.status(), 200, "{what}: {}", self.running.log());
+    }
+
+    pub fn signature(&self, body: &[u8]) -> String {
+        signature(&self.secret, now_secs(), body)
+    }
+}
+
 impl Newcomer {
     pub async fn start(browser: Browser, scripted: bool) -> Self {
         let (home, db) = (Home::new(), fresh_db().await);
         let bottle = home.start(&[], &[("DATABASE_URL", &db.url())]).await;
+        Self::at(browser, scripted, home, db, bottle).await
+    }
+
+    /// The same with a local Stripe, which has to know beforehand where Bottle will be.
+    pub async fn start_with_stripe(browser: Browser, scripted: bool) -> (Self, Till) {
+        let (home, db) = (Home::new(), fresh_db().await);
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let (till, settings) = Till::start(&home, &free).await;
+        let url = db.url();
+        let mut all = vec![("DATABASE_URL", url.as_str()), ("BOTTLE_ADDR", free.as_str())];
+        all.extend(settings.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let bottle = home.start(&[], &all).await;
+        (Self::at(browser, scripted, home, db, bottle).await, till)
+    }
+
+    async fn at(browser: Browser, scripted: bool, home: Home, db: TestDb, bottle: Bottle) -> Self {
         let base = format!("http://localhost:{}", bottle.addr().port());
         let kinde = kinde_of(&bottle).await;
         let pool = db.pool().await;

@@ -109,19 +109,7 @@ impl Till {
 
     /// The checkout of a person, begun through the seam; the session's id.
     pub async fn checkout(&self, user: &str, ware: Ware, customer: Option<&str>) -> String {
-        let user = KindeUserId(format!("kp_{user}"));
-        let customer = customer.map(|id| CustomerId(id.to_owned()));
-        let intent = uuid::Uuid::new_v4().to_string();
-        let errand = Errand {
-            user: &user,
-            email: Some("ada@example.com"),
-            customer: customer.as_ref(),
-            done: "http://localhost:3000/account?done={CHECKOUT_SESSION_ID}",
-            back: "http://localhost:3000/account",
-            intent: &intent,
-        };
-        let Way::To(url) = self.provider().checkout(&errand, ware).await.unwrap() else { panic!("Stripe has pages") };
-        url.rsplit_once('/').unwrap().1.to_owned()
+        checkout_of(self.provider(), &KindeUserId(format!("kp_{user}")), ware, customer).await
     }
 
     /// Bought and paid this way: `card`, `delayed` or `free`. The session as it is then.
@@ -209,9 +197,18 @@ impl Till {
 
     /// Every stored event runs once more.
     pub async fn replay_all(&mut self) {
+        self.replay_where("true").await;
+    }
+
+    /// The events of one type run once more.
+    pub async fn replay_of(&mut self, kind: &str) {
+        self.replay_where(&format!("type = '{kind}'")).await;
+    }
+
+    async fn replay_where(&mut self, what: &str) {
         self.pipeline.later(Duration::from_secs(60));
-        let ids: Vec<i64> =
-            sqlx::query_scalar("select id from inbox_events order by id").fetch_all(&self.pipeline.pool).await.unwrap();
+        let sql = format!("select id from inbox_events where {what} order by id");
+        let ids: Vec<i64> = sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_all(&self.pipeline.pool).await.unwrap();
         let ids: Vec<_> = ids.into_iter().map(bottle::domain::ids::EventId).collect();
         let mut tx = self.pipeline.pool.begin().await.unwrap();
         bottle::replay::request(&mut tx, &ids, "a test", self.pipeline.now.datetime()).await.unwrap();
@@ -291,4 +288,21 @@ impl Till {
 
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap().to_owned()
+}
+
+/// The checkout of a person, begun through the seam; the session's id.
+pub async fn checkout_of(provider: &Provider, user: &KindeUserId, ware: Ware, customer: Option<&str>) -> String {
+    let customer = customer.map(|id| CustomerId(id.to_owned()));
+    let intent = uuid::Uuid::new_v4().to_string();
+    let errand = Errand {
+        user,
+        email: Some("ada@example.com"),
+        customer: customer.as_ref(),
+        done: "http://localhost:3000/account?done={CHECKOUT_SESSION_ID}",
+        back: "http://localhost:3000/account",
+        intent: &intent,
+        earlier: None,
+    };
+    let Way::Checkout { reference, .. } = provider.checkout(&errand, ware).await.unwrap() else { panic!("Stripe has pages") };
+    reference
 }
