@@ -17,9 +17,6 @@ create unique index checkouts_intent on checkouts (intent) where ended_at is nul
 -- The money that moved because of one event.
 create index money_ledger_event on money_ledger (event_id);
 
--- What a person is known as at each provider.
-create index customer_map_account on customer_map (account_id);
-
 -- What became of a charge is read off by it, whoever's account its refunds are at.
 create index money_ledger_charge on money_ledger (charge) where charge is not null;
 create index purchases_charge on purchases (charge) where charge is not null;

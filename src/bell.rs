@@ -1,7 +1,7 @@
 //! The bell: rings the reminders whose time has come. Any number of them, in any number of processes.
 //!
-//! An account at a time, each in a transaction of its own: one that gives trouble keeps no other from ringing, and whoever
-//! finds an account in other hands leaves it to them.
+//! An account at a time, each in a transaction of its own: one that gives trouble keeps no other from ringing, however many such
+//! there are, and whoever finds an account in other hands leaves it to them.
 
 use std::error::Error as _;
 use std::panic::AssertUnwindSafe;
@@ -21,7 +21,7 @@ use crate::reminders::ring::{self, Letters, Rung};
 
 /// Nobody waits longer than this beyond a reminder's time.
 const POLL: Duration = Duration::from_secs(1);
-/// Accounts looked at in a turn.
+/// Accounts looked for at once.
 const ACCOUNTS: i64 = 100;
 
 #[derive(Clone)]
@@ -70,7 +70,8 @@ pub async fn run(bell: Bell, stop: CancellationToken) {
 }
 
 impl Bell {
-    /// Rings what is due of the accounts that have waited longest.
+    /// Rings what is due of the accounts that have waited longest. Those that give trouble stay the longest overdue, so behind
+    /// them the turn goes on to the others.
     pub async fn turn(&self) -> sqlx::Result<Turn> {
         self.turn_until(&CancellationToken::new()).await
     }
@@ -78,21 +79,34 @@ impl Bell {
     /// As [`Bell::turn`]; after a long silence a turn is long, so a stop is heeded between two accounts.
     async fn turn_until(&self, stop: &CancellationToken) -> sqlx::Result<Turn> {
         let mut turn = Turn::default();
-        for account in ring::waiting(&self.pool, ACCOUNTS, self.clock).await? {
-            if stop.is_cancelled() {
-                break;
-            }
-            match self.ring(account).await {
-                Ok(Rung::Some(rang)) => turn.rang += rang,
-                Ok(Rung::Busy) => turn.left += 1,
-                Err(Error::Break(_)) => return Ok(Turn { stopped: true, ..turn }),
-                Err(error) => {
-                    turn.left += 1;
-                    tracing::error!(alert = "bell", %account, %error, cause = error.source().map(tracing::field::display), "an account's due reminders could not be rung");
+        let mut after = None;
+        loop {
+            let waiting = ring::waiting(&self.pool, after, ACCOUNTS, self.clock).await?;
+            after = waiting.last().copied();
+            for waits in &waiting {
+                if stop.is_cancelled() || !self.see_to(waits.account, &mut turn).await {
+                    return Ok(turn);
                 }
             }
+            let more = i64::try_from(waiting.len()).is_ok_and(|n| n == ACCOUNTS);
+            if !more || turn.left == 0 {
+                return Ok(turn);
+            }
         }
-        Ok(turn)
+    }
+
+    /// False: an observer stopped us.
+    async fn see_to(&self, account: AccountId, turn: &mut Turn) -> bool {
+        match self.ring(account).await {
+            Ok(Rung::Some(rang)) => turn.rang += rang,
+            Ok(Rung::Busy) => turn.left += 1,
+            Err(Error::Break(_)) => turn.stopped = true,
+            Err(error) => {
+                turn.left += 1;
+                tracing::error!(alert = "bell", %account, %error, cause = error.source().map(tracing::field::display), "an account's due reminders could not be rung");
+            }
+        }
+        !turn.stopped
     }
 
     async fn ring(&self, account: AccountId) -> Result<Rung, Error> {

@@ -30,6 +30,8 @@ const CLAIM_LIMIT: i64 = 8;
 const POLL: Duration = Duration::from_secs(1);
 /// While the server is away.
 const AWAY_WAIT: time::Duration = time::Duration::seconds(30);
+/// How long a stop waits for letters under way. A server that falls silent would hold it up for much longer.
+const STOP_WITHIN: Duration = Duration::from_secs(3);
 /// A letter older than this is not sent any more.
 const AWAY_MAX: time::Duration = time::Duration::days(2);
 
@@ -60,6 +62,8 @@ pub enum Outcome {
     LeaseLost,
     /// It could not be noted; its lease ends by itself.
     NotNoted,
+    /// We stop, and the server had not answered: whoever comes next sends it, under the same id.
+    GivenBack,
     /// An observer stopped us, as if the process had died.
     Stopped,
 }
@@ -74,10 +78,10 @@ enum NoteError {
     Break(#[from] Break),
 }
 
-/// Sends until `stop`, then finishes what is under way.
+/// Sends until `stop`, then finishes what is under way, if that is soon, and gives back the rest.
 pub async fn run(courier: Courier, stop: CancellationToken) {
     while !stop.is_cancelled() {
-        let turn = AssertUnwindSafe(courier.turn()).catch_unwind().await;
+        let turn = AssertUnwindSafe(courier.turn_until(&stop)).catch_unwind().await;
         let rest = match turn {
             Ok(Ok(outcomes)) => !outcomes.contains(&Outcome::Sent),
             Ok(Err(error)) => {
@@ -101,6 +105,10 @@ pub async fn run(courier: Courier, stop: CancellationToken) {
 impl Courier {
     /// One claim, sent and noted.
     pub async fn turn(&self) -> sqlx::Result<Vec<Outcome>> {
+        self.turn_until(&CancellationToken::new()).await
+    }
+
+    async fn turn_until(&self, stop: &CancellationToken) -> sqlx::Result<Vec<Outcome>> {
         let claimed = outbox::claim(&self.pool, CLAIM_LIMIT, self.lease_secs, self.clock).await?;
         if claimed.is_empty() {
             return Ok(Vec::new());
@@ -108,14 +116,17 @@ impl Courier {
         if self.checkpoints.reach(Step::Taken, &[]).await.is_err() {
             return Ok(vec![Outcome::Stopped; claimed.len()]);
         }
-        let sending = stream::iter(claimed).map(|letter| async move { self.deliver(&letter).await });
+        let sending = stream::iter(claimed).map(|letter| async move { self.deliver(&letter, stop).await });
         Ok(sending.buffer_unordered(usize::try_from(CLAIM_LIMIT).unwrap_or(1)).collect().await)
     }
 
-    async fn deliver(&self, letter: &Claimed) -> Outcome {
+    async fn deliver(&self, letter: &Claimed, stop: &CancellationToken) -> Outcome {
         let post =
             Post { to: &letter.recipient, subject: &letter.letter.subject, text: &letter.letter.text, id: letter.message_id };
-        let result = self.mail.send(&post).await;
+        let result = tokio::select! {
+            result = self.mail.send(&post) => result,
+            () = stopped_for(stop, STOP_WITHIN) => return self.give_back(letter).await,
+        };
         if result.is_ok() && self.checkpoints.reach(Step::Sent, &[]).await.is_err() {
             return Outcome::Stopped;
         }
@@ -124,6 +135,17 @@ impl Courier {
             Err(NoteError::Break(_)) => Outcome::Stopped,
             Err(error) => {
                 tracing::warn!(letter = letter.key, %error, "what became of a letter could not be noted; it may go out once more");
+                Outcome::NotNoted
+            }
+        }
+    }
+
+    async fn give_back(&self, letter: &Claimed) -> Outcome {
+        match outbox::give_back(&self.pool, letter, self.clock).await {
+            Ok(true) => Outcome::GivenBack,
+            Ok(false) => Outcome::LeaseLost,
+            Err(error) => {
+                tracing::warn!(letter = letter.key, %error, "a letter could not be given back; its lease ends by itself");
                 Outcome::NotNoted
             }
         }
@@ -168,6 +190,11 @@ impl Courier {
         }
         Ok(outcome)
     }
+}
+
+async fn stopped_for(stop: &CancellationToken, span: Duration) {
+    stop.cancelled().await;
+    tokio::time::sleep(span).await;
 }
 
 fn failure<'e>(letter: &Claimed, cause: &SendError, error: &'e str, now: OffsetDateTime) -> Failure<'e> {

@@ -1,5 +1,7 @@
 //! Pools and migrations. Each user of the database has a small pool of its own, so that neither pages nor workers can
-//! starve intake.
+//! starve intake. `schema` says how far the migrations are.
+
+pub mod schema;
 
 use std::time::Duration;
 
@@ -20,6 +22,10 @@ pub enum Error {
     Newer(i64),
     #[error("migration {0} is not the one this database was made with; never edit a migration that has run")]
     Changed(i64),
+    #[error(
+        "the database lacks {0} migration(s), and this role may not make them; run `bottle migrate` as the role that owns it (docs/roles.sql)"
+    )]
+    NotOwner(usize),
     #[error("the database could not be brought up to date")]
     Migrate(#[source] MigrateError),
     #[error("{0} is off for this role: an acknowledged event could be lost in a power cut; turn it on")]
@@ -42,6 +48,8 @@ pub enum Use {
 }
 
 impl Use {
+    pub const ALL: [Self; 6] = [Self::Intake, Self::Worker, Self::Reminders, Self::Web, Self::Cli, Self::Reconcile];
+
     const fn name(self) -> &'static str {
         match self {
             Self::Intake => "bottle intake",
@@ -85,25 +93,46 @@ pub fn pool(options: &PgConnectOptions, purpose: Use) -> PgPool {
         ("tcp_keepalives_idle", "10"),
         ("tcp_keepalives_interval", "5"),
         ("tcp_keepalives_count", "3"),
+        // Of data that is on its way when the net goes, keep-alives know nothing.
+        ("tcp_user_timeout", "15s"),
     ]);
     PgPoolOptions::new().max_connections(purpose.connections()).acquire_timeout(Duration::from_secs(2)).connect_lazy_with(options)
 }
 
-/// Brings the database up to date. One process at a time does it; the others wait.
-pub async fn migrate(options: &PgConnectOptions) -> Result<(), Error> {
+/// Brings the database up to date, and says how many migrations that took. One process at a time does it; the others wait. A
+/// database that is current is only read, so a role that may not change it is enough.
+pub async fn migrate(options: &PgConnectOptions) -> Result<usize, Error> {
     let options = options.clone().application_name("bottle migrate");
     // A pool would only say that it timed out: what keeps a connection from being made is told as it is.
     let connected = tokio::time::timeout(Duration::from_secs(10), options.connect()).await;
-    let connection = connected.map_err(|_| Error::Unreachable(sqlx::Error::PoolTimedOut))?.map_err(Error::Unreachable)?;
+    let mut connection = connected.map_err(|_| Error::Unreachable(sqlx::Error::PoolTimedOut))?.map_err(Error::Unreachable)?;
+    let missing = schema::missing(&mut connection).await;
     let _ = connection.close().await;
+    let missing = missing?.len();
+    if missing == 0 {
+        return Ok(0);
+    }
     let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
     let done = MIGRATIONS.run(&pool).await;
     pool.close().await;
-    done.map_err(|error| match error {
+    done.map(|()| missing).map_err(|error| match error {
+        MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) if is_no_right(&cause) => {
+            Error::NotOwner(missing)
+        }
         MigrateError::VersionMissing(version) => Error::Newer(version),
         MigrateError::VersionMismatch(version) => Error::Changed(version),
         other => Error::Migrate(other),
     })
+}
+
+/// The role lacks the right, or is not the owner.
+fn is_no_right(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|db| db.code()).is_some_and(|code| code == "42501")
+}
+
+/// Nothing that a program does by mistake is refused to such a role.
+pub async fn is_superuser(pool: &PgPool) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(r#"select rolsuper as "is!" from pg_roles where rolname = current_user"#).fetch_one(pool).await
 }
 
 /// Is a worker of any process connected to this database?

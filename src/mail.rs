@@ -80,6 +80,19 @@ impl Mail {
         }
     }
 
+    /// Whether the server lets us in. Nothing is sent.
+    ///
+    /// # Errors
+    /// [`SendError::Away`], with what it said.
+    pub async fn knock(&self) -> Result<(), SendError> {
+        match tokio::time::timeout(COMMAND_WITHIN, self.server.test_connection()).await {
+            Ok(Ok(true)) => Ok(()),
+            Ok(Ok(false)) => Err(SendError::Away("it hung up".to_owned())),
+            Ok(Err(error)) => Err(SendError::Away(told(&error))),
+            Err(_) => Err(SendError::Away("it fell silent".to_owned())),
+        }
+    }
+
     fn message(&self, post: &Post<'_>) -> Result<Message, SendError> {
         let to: Address = post.to.parse().map_err(|_| SendError::Never("the address cannot be read".to_owned()))?;
         let auto = HeaderName::new_from_ascii_str("Auto-Submitted");

@@ -144,8 +144,22 @@ pub async fn failed(conn: &mut PgConnection, letter: &Claimed, failure: &Failure
     Ok(done.rows_affected() == 1)
 }
 
-/// Takes back the letters about a reminder that is gone, however often it rang: none of them is sent any more, and the words of
-/// those that were given up go too.
+/// Lets go of a letter that was not sent, uncharged: it is due at once. Whether the lease was still ours.
+pub async fn give_back(db: impl PgExecutor<'_>, letter: &Claimed, clock: Clock) -> sqlx::Result<bool> {
+    let done = sqlx::query!(
+        "update outbox set lease_token = null, due_at = coalesce($3, now())
+         where id = $1 and lease_token = $2 and sent_at is null and dead_at is null",
+        letter.id,
+        letter.token.0,
+        clock.param()
+    )
+    .execute(db)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Takes back the letters about a reminder that is gone or done, however often it rang: none of them is sent any more, and the
+/// words of those that were given up go too.
 pub async fn withdraw(
     conn: &mut PgConnection,
     account: AccountId,

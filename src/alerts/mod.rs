@@ -23,6 +23,8 @@ pub mod webhook;
 use outgoing::Channels;
 
 const EVERY: Duration = Duration::from_secs(30);
+/// How long a stop waits for a message under way.
+const STOP_WITHIN: Duration = Duration::from_secs(3);
 /// Whoever holds it looks.
 const LOCK: i64 = 0x0062_6f74_746c_6502;
 
@@ -95,7 +97,8 @@ impl Alerts {
         Ok(changes)
     }
 
-    /// Sends what is due, one message after another. Returns how many went out.
+    /// Sends what is due, one message after another, until `stop`; one that does not go out soon after it is given back. Returns
+    /// how many went out.
     ///
     /// # Errors
     /// The database's. A message that could not be sent is no error here: it is tried again.
@@ -103,7 +106,13 @@ impl Alerts {
         let mut sent = 0;
         while !stop.is_cancelled() {
             let Some(message) = outgoing::claim(&self.pool).await? else { break };
-            let result = self.channels.send(&message).await;
+            let result = tokio::select! {
+                result = self.channels.send(&message) => result,
+                () = async { stop.cancelled().await; tokio::time::sleep(STOP_WITHIN).await } => {
+                    outgoing::give_back(&self.pool, &message).await?;
+                    break;
+                }
+            };
             sent += u32::from(result.is_ok());
             outgoing::settle(&self.pool, &message, result).await?;
         }

@@ -127,6 +127,18 @@ pub(super) async fn claim(pool: &PgPool) -> Result<Option<Message>, Error> {
     }))
 }
 
+/// Lets go of a message that was not sent, as if it had not been taken.
+pub(super) async fn give_back(pool: &PgPool, message: &Message) -> Result<(), Error> {
+    sqlx::query!(
+        "update alert_messages set due_at = now(), attempts = greatest(attempts - 1, 0) where id = $1 and attempts = $2 and sent_at is null",
+        message.id,
+        message.attempts
+    )
+    .execute(pool)
+    .await?;
+    Ok(())
+}
+
 /// Marks a message sent, or says when it is tried again; after the last wait it is given up, and the log says so.
 pub(super) async fn settle(pool: &PgPool, message: &Message, result: Result<(), NotSent>) -> Result<(), Error> {
     let Err(why) = result else {

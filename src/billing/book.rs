@@ -124,7 +124,7 @@ impl Book {
 
     /// The plan by what the event itself says, without what its provider answered.
     fn without_answer(&self, item: &Item, keys: &PlanKeys, now: Instant) -> Plan {
-        let facts: Vec<Dated> = self.facts.iter().filter(|f| f.event != item.id || is_own(f)).cloned().collect();
+        let facts: Vec<Dated> = self.facts.iter().filter(|f| f.event != item.id || is_own(item, f)).cloned().collect();
         fold(&facts, keys, now).plan
     }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use sqlx::PgConnection;
 
 use crate::domain::ids::ChargeId;
-use crate::money::{self, Purchase};
+use crate::money::{self, Purchase, bills};
 
 use super::facts;
 
@@ -36,13 +36,13 @@ pub async fn renew(conn: &mut PgConnection, charges: &BTreeSet<ChargeId>) -> sql
         return Ok(());
     }
     // Locked first and summed then: of two that run at once for two accounts the later one sees what the earlier one wrote.
-    let purchases = money::lock_purchases(&mut *conn, charges).await?;
+    let purchases = bills::lock(&mut *conn, charges).await?;
     if purchases.is_empty() {
         return Ok(());
     }
     let stamps = of(&mut *conn, charges).await?;
     let renewed: Vec<Purchase> = purchases.into_iter().map(|purchase| stamps.on(purchase)).collect();
-    money::renew(conn, &renewed).await
+    bills::renew(conn, &renewed).await
 }
 
 impl Stamps {

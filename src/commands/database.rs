@@ -15,6 +15,13 @@ pub struct Database {
 
 impl Database {
     pub async fn start(config: &Config) -> anyhow::Result<Self> {
+        let (database, _) = Self::migrated(config).await?;
+        database.check_safety(config).await?;
+        Ok(database)
+    }
+
+    /// Brought up to date, whatever its settings, and how many migrations that took.
+    pub async fn migrated(config: &Config) -> anyhow::Result<(Self, usize)> {
         let database = match &config.database.url {
             Some(url) => Self { options: configured(url)?, cluster: None },
             None => {
@@ -22,9 +29,8 @@ impl Database {
                 Self { options: cluster.options(), cluster: Some(cluster) }
             }
         };
-        db::migrate(&database.options).await?;
-        database.check_durability(config).await?;
-        Ok(database)
+        let made = db::migrate(&database.options).await?;
+        Ok((database, made))
     }
 
     /// The database of a Bottle that may be running now; if none is, the private cluster is started for this command.
@@ -44,10 +50,17 @@ impl Database {
         }
     }
 
-    async fn check_durability(&self, config: &Config) -> anyhow::Result<()> {
+    async fn check_safety(&self, config: &Config) -> anyhow::Result<()> {
         let pool = db::pool(&self.options, db::Use::Cli);
         let lossy = db::lossy_setting(&pool).await;
+        let superuser = db::is_superuser(&pool).await;
         pool.close().await;
+        if superuser? && config.is_production() {
+            tracing::warn!(
+                setting = "DATABASE_URL",
+                "its role is a superuser, to whom nothing is refused; docs/roles.sql makes one that may do what Bottle does and no more"
+            );
+        }
         match lossy? {
             Some(setting) if config.is_production() => Err(db::Error::NotDurable(setting).into()),
             Some(setting) => {

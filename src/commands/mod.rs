@@ -17,8 +17,10 @@ macro_rules! say {
 
 mod check;
 mod database;
+mod doctor;
 mod engine_room;
 mod events;
+mod migrate;
 mod parts;
 mod reconcile;
 mod replay;
@@ -41,6 +43,8 @@ pub struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes: 2 for wrong usage or a file .env that cannot be read, and of
   serve, web, worker  0 stopped by Ctrl-C or SIGTERM, 1 it could not start
+  migrate             0 the database is current, 1 it is not
+  doctor              0 nothing is wrong, 1 something is
   check               0 everything is as the facts give it, 1 something is not
   replay              0 every event reached a verdict, 1 one did not, is dead or is not stored
   reconcile           0 compared, 1 --check found a difference, or it went wrong
@@ -64,6 +68,18 @@ enum Command {
     ///
     /// Exit codes: 0 stopped by Ctrl-C or SIGTERM, 1 it could not start, 2 wrong usage.
     Worker,
+    /// Bring the database up to date, as the role that owns it, and end
+    ///
+    /// Only needed where the program itself runs as a role that may not (docs/roles.sql); elsewhere each start does it.
+    ///
+    /// Exit codes: 0 the database is current, 1 it is not, 2 wrong usage.
+    Migrate,
+    /// Look at settings, database, providers, mail and machine, and say what is wrong and what to do
+    ///
+    /// Changes nothing, shows no secret, and ends within half a minute whatever does not answer.
+    ///
+    /// Exit codes: 0 nothing is wrong (warnings count as nothing), 1 something is, 2 wrong usage.
+    Doctor(doctor::DoctorArgs),
     /// The latest events: what became of each, and where that left the accounts
     ///
     /// Exit codes: 0 done, 1 it went wrong, 2 wrong usage.
@@ -115,6 +131,8 @@ impl Cli {
             Command::Serve => serve::run(self.settings.check()?, serve::Roles { web: true, worker: true }).await,
             Command::Web => serve::run(self.settings.check()?, serve::Roles { web: true, worker: false }).await,
             Command::Worker => serve::run(self.settings.check()?, serve::Roles { web: false, worker: true }).await,
+            Command::Migrate => migrate::run(self.settings.check()?).await,
+            Command::Doctor(args) => doctor::run(&self.settings, args).await,
             Command::Events(args) => events::run(self.settings.check()?, args).await,
             Command::Check => check::run(self.settings.check()?).await,
             Command::Replay(args) => replay::run(self.settings.check()?, args).await,

@@ -12,11 +12,12 @@ use time::format_description::well_known::Rfc3339;
 use tokio_util::sync::CancellationToken;
 
 use crate::checkpoint::Checkpoints;
-use crate::config::Config;
+use crate::config::{Config, Kinde, M2m, Secret};
 use crate::db;
 use crate::domain::event::Source;
 use crate::domain::instant::Instant;
 use crate::domain::money::Currency;
+use crate::local_kinde::server::machine_credentials;
 use crate::providers::Providers;
 use crate::reconcile::findings::{self, Class, Finding};
 use crate::reconcile::runs::{Mode, Run, State};
@@ -69,7 +70,7 @@ pub async fn run(config: Config, args: ReconcileArgs) -> anyhow::Result<ExitCode
         eprintln!("bottle reconcile: --provider: kinde or stripe");
         return Ok(ExitCode::from(2));
     }
-    let kinde = super::serve::tenant(&config);
+    let kinde = super::serve::tenant(&config).map(|tenant| with_local_credentials(&config, tenant));
     let jwks = kinde.as_ref().map(|kinde| parts::keys(kinde, Keys::WhenNeeded)).transpose()?;
     let providers = Arc::new(parts::providers(&config, kinde.as_ref().zip(jwks.as_ref()))?);
     let sources = match wanted(&providers, args.provider) {
@@ -115,6 +116,16 @@ pub async fn run(config: Config, args: ReconcileArgs) -> anyhow::Result<ExitCode
     pool.close().await;
     database.stop().await?;
     code
+}
+
+/// The local Kinde beside a running Bottle has credentials that nobody configured.
+fn with_local_credentials(config: &Config, tenant: Kinde) -> Kinde {
+    if !config.wants_local_kinde() {
+        return tenant;
+    }
+    let kept = machine_credentials(&config.database.data.join("local-kinde"));
+    let m2m = kept.map(|(client_id, secret)| M2m { client_id, client_secret: Secret::new(secret) });
+    Kinde { m2m, ..tenant }
 }
 
 /// The providers to be asked, or why that cannot be.

@@ -44,6 +44,9 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
     if roles.web {
         session_key::check(&config)?;
     }
+    for doubt in config.doubts() {
+        tracing::warn!(setting = doubt.setting(), "{}", doubt.problem());
+    }
     // Taken first: a port in use should not cost a database start.
     let listener = match roles.web {
         true => Some(TcpListener::bind(config.web.addr).await.with_context(|| {

@@ -13,7 +13,9 @@ pub async fn run(config: &Config) -> anyhow::Result<ExitCode> {
     let channels = parts::channels(config)?;
     let configured = channels.configured();
     if configured.is_empty() {
-        say!("Alerts go to the log only. Set ALERT_WEBHOOK_URL and ALERT_WEBHOOK_SECRET, or ALERT_EMAIL with SMTP_URL.");
+        say!(
+            "Alerts go to the log only. Set ALERT_WEBHOOK_URL and ALERT_WEBHOOK_SECRET, or ALERT_EMAIL with SMTP_URL and MAIL_FROM."
+        );
         return Ok(ExitCode::FAILURE);
     }
     let mut code = ExitCode::SUCCESS;

@@ -18,6 +18,16 @@ pub struct WrongSetting {
     problem: String,
 }
 
+impl WrongSetting {
+    pub fn setting(&self) -> &'static str {
+        self.setting
+    }
+
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+}
+
 impl Settings {
     /// Where this machine's own data is kept, for what needs no other setting.
     pub fn data_folder(&self) -> PathBuf {
@@ -25,8 +35,17 @@ impl Settings {
     }
 
     /// # Errors
-    /// The first setting that is wrong, by name.
+    /// The first setting that is wrong, by name, or that is unsafe where people are served.
     pub fn check(&self) -> Result<Config, WrongSetting> {
+        let config = self.read()?;
+        config.refusals().into_iter().next().map_or(Ok(config), Err)
+    }
+
+    /// As they are, safe or not.
+    ///
+    /// # Errors
+    /// The first that cannot be read, by name.
+    pub fn read(&self) -> Result<Config, WrongSetting> {
         let web = web(&self.addr, self.url.as_deref())?;
         let kinde = self.kinde()?;
         let plans = PlanKeys {

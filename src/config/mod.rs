@@ -1,10 +1,12 @@
 //! Settings: from flags, the environment and `.env`, checked whole before anything starts.
 //!
-//! One struct a concern. `given` has the settings as they come, `check` reads them; those of Stripe are in `stripe`, both. A wrong
+//! One struct a concern. `given` has the settings as they come, `check` reads them; those of Stripe are in `stripe`, both;
+//! `production` knows which of them are unsafe where people are served. A wrong
 //! setting stops the start with one line that names it and says what to do.
 
-mod check;
+pub mod check;
 pub mod given;
+mod production;
 pub mod stripe;
 
 use std::collections::BTreeSet;

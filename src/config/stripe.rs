@@ -27,7 +27,7 @@ pub struct StripeSettings {
     stripe_api_base: Option<String>,
 }
 
-const API_BASE: &str = "https://api.stripe.com";
+pub(super) const API_BASE: &str = "https://api.stripe.com";
 
 /// One Stripe account in one of its modes.
 #[derive(Debug, Clone)]

@@ -33,6 +33,10 @@ pub enum RoomError {
     Database(#[from] sqlx::Error),
     #[error("the room's own schema could not be made")]
     Schema(#[from] crate::db::Error),
+    #[error(
+        "the Engine Room is closed: it needs a schema `engine_room` of its own, and this role may not make one; docs/roles.sql does"
+    )]
+    Closed,
     #[error("a delivery could not be stored")]
     Intake(#[from] crate::intake::AcceptError),
     #[error("somebody else's run takes longer than usual; try again in a moment")]

@@ -46,6 +46,7 @@ const TURN_WITHIN: Duration = Duration::from_secs(20);
 /// Visitors waiting at most; a further one is asked to come again.
 const WAITERS_MAX: usize = 16;
 const LOCK_NOT_AVAILABLE: &str = "55P03";
+const NO_RIGHT: &str = "42501";
 
 pub struct Stand {
     pub pool: PgPool,
@@ -78,10 +79,7 @@ impl Stand {
             ]);
         let pool =
             PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(TURN_WITHIN).connect_lazy_with(options.clone());
-        sqlx::query("create schema if not exists engine_room").execute(&pool).await?;
-        db::migrate(&options).await?;
-        // Runs are cleared away here; in the live schema nothing can.
-        sqlx::raw_sql("alter table engine_room.ledger disable trigger user").execute(&pool).await?;
+        make_schema(&pool, &options).await?;
 
         let pair = KeyPair::generate(KeySize::Rsa2048).map_err(|_| RoomError::Key)?;
         let public: PublicKeyComponents<Vec<u8>> = pair.public_key().into();
@@ -164,6 +162,26 @@ impl Turn {
         .await?;
         Ok(())
     }
+}
+
+/// The schema, as new as this program. Who runs a Bottle may have made it before, for a role that may make none.
+async fn make_schema(pool: &PgPool, options: &PgConnectOptions) -> Result<(), RoomError> {
+    let no_right = |error: sqlx::Error| match &error {
+        sqlx::Error::Database(db) if db.code().as_deref() == Some(NO_RIGHT) => RoomError::Closed,
+        _ => RoomError::Database(error),
+    };
+    // Asked first: making one that is there already needs the right to make one too.
+    let there = sqlx::query_scalar!(r#"select to_regnamespace($1) is not null as "there!""#, SCHEMA).fetch_one(pool).await?;
+    if !there {
+        sqlx::query("create schema if not exists engine_room").execute(pool).await.map_err(no_right)?;
+    }
+    db::migrate(options).await.map_err(|error| match error {
+        db::Error::NotOwner(_) => RoomError::Closed,
+        error => RoomError::Schema(error),
+    })?;
+    // Runs are cleared away here; in the live schema nothing can.
+    sqlx::raw_sql("alter table engine_room.ledger disable trigger user").execute(pool).await.map_err(no_right)?;
+    Ok(())
 }
 
 /// The provider's id of a test account's event.

@@ -11,8 +11,8 @@
 //! `received`, `processing`, `failed` and `parked` are open. An open row may be claimed if and only if it is due; `due_at` is
 //! the retry time, the lease's end or "never" (`infinity`), so no state can be forgotten.
 //!
-//! `store`, `queue` and `prune` hold every statement that writes `inbox_events`, `receipts` and `conflicts`; `history` only reads,
-//! and so do `search`, `health` and `inspect` for operators.
+//! `store`, `queue` and `prune` hold every statement that writes `inbox_events`, `receipts` and `conflicts`; `history`, `open` and
+//! `watch` only read, and so do `search`, `health` and `inspect` for operators.
 
 pub mod claimed;
 pub mod health;

@@ -252,7 +252,8 @@ struct End {
 }
 
 /// Candidates in one order, looked through until enough match. The limit inside is a fence: without it the planner could walk
-/// another index past everything that does not match.
+/// another index past everything that does not match. A conflict is looked up by a limited subquery and not by `exists`, which
+/// the planner may answer by reading all conflicts there are.
 macro_rules! matching {
     ($conn:ident, $filter:ident, $span:ident, $limit:ident, $candidates:tt, $order:tt $(, $more:expr)?) => {
         sqlx::query_as!(
@@ -270,7 +271,7 @@ macro_rules! matching {
                  and ($8::timestamptz is null or received_at >= $8) and ($9::timestamptz is null or received_at < $9)
                  and ($10::text is null or strpos(lower(reason), lower($10)) > 0)
                  and ($11::bigint is null or account_id = $11)
-                 and (not $12::bool or exists (select 1 from conflicts x where x.event_id = e.id))
+                 and (not $12::bool or (select x.id from conflicts x where x.event_id = e.id limit 1) is not null)
                order by "# + $order + " limit $13",
             $span.after,
             $span.before,

@@ -1,7 +1,7 @@
 //! The local Kinde as a server, on loopback only: every address it answers, who may ask, and how it starts and stops.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -152,6 +152,14 @@ impl Running {
         store.close().await;
         drop(written);
     }
+}
+
+/// The machine-to-machine credentials (id, secret) of the local Kinde that keeps its state in this folder, for a command beside the
+/// Bottle that it runs in. None: there is none, or it cannot be read.
+pub fn machine_credentials(folder: &Path) -> Option<(String, String)> {
+    let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(folder.join("state.json")).ok()?).ok()?;
+    let text = |name: &str| kept["credentials"][name].as_str().map(str::to_owned);
+    text("m2m_client_id").zip(text("m2m_client_secret"))
 }
 
 /// Whether webhooks can be posted there.

@@ -55,6 +55,7 @@ fn dispatch(world: &mut World, call: &Call<'_>) -> Result<Value, Refusal> {
             form.only(&[])?;
             super::disputes::close(world, id, false)
         }
+        ("GET", ["webhook_endpoints"]) => Ok(webhook_endpoints(world)),
         ("GET", ["events"]) => events::all(world, form),
         ("GET", ["subscriptions"]) => list_subscriptions(world, form),
         ("GET", ["invoice_payments"]) => list_invoice_payments(world, form),
@@ -139,6 +140,19 @@ fn list_invoice_payments(world: &World, form: &Params) -> Result<Value, Refusal>
     let fits = |one: &Value| intent.is_none_or(|intent| text(&one["payment"], "payment_intent") == intent);
     let other = &["payment[type]", "payment[payment_intent]"];
     list::page(world, "invoice_payment", "/v1/invoice_payments", form, &["invoice", "status"], other, fits)
+}
+
+/// The one that it was started with, subscribed to everything.
+fn webhook_endpoints(world: &World) -> Value {
+    let one = |url: &String| {
+        json!({
+            "id": "we_1Local", "object": "webhook_endpoint", "api_version": world.switches.endpoint_version, "application": null,
+            "created": world.now(), "description": null, "enabled_events": ["*"], "livemode": false, "metadata": {},
+            "status": "enabled", "url": url,
+        })
+    };
+    let data: Vec<Value> = world.mail.url.iter().map(one).collect();
+    json!({ "object": "list", "url": "/v1/webhook_endpoints", "has_more": false, "data": data })
 }
 
 fn account(world: &World) -> Value {

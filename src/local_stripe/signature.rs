@@ -37,7 +37,7 @@ impl Secrets {
 }
 
 fn new_secret() -> String {
-    fresh("whsec", 32)
+    fresh("whsec_local", 32)
 }
 
 fn signature(secret: &str, at: i64, body: &str) -> String {

@@ -50,7 +50,8 @@ pub struct Tally {
     pub more: bool,
 }
 
-/// The candidates are one literal state each, in the order of its partial index.
+/// The candidates are one literal state each, in the order of its partial index. An acknowledgement is looked up by a limited
+/// subquery and not by `exists`, which the planner may answer by reading all notes there are.
 macro_rules! pile {
     ($conn:ident, $before:expr, $limit:expr, $state:tt) => {
         sqlx::query_as!(
@@ -61,8 +62,8 @@ macro_rules! pile {
                       (select n.note from event_notes n where n.event_id = e.id order by n.id desc limit 1) as "note?"
                from (select id, dedupe_key, type, reason, received_at, processed_at, due_at, account_id
                      from inbox_events where status = "# + $state + r#" and id < $1 order by id desc limit $2) e
-               where not exists (select 1 from event_notes n where n.event_id = e.id
-                                 and n.acknowledges = coalesce(e.processed_at, e.received_at))
+               where (select n.id from event_notes n where n.event_id = e.id
+                      and n.acknowledges = coalesce(e.processed_at, e.received_at) limit 1) is null
                order by e.id desc limit $3"#,
             $before,
             LOOKED_AT,
@@ -76,9 +77,9 @@ macro_rules! pile {
 macro_rules! tally {
     ($conn:ident, $state:tt) => {
         sqlx::query!(
-            r#"/* operators */ select count(*) as "all!", count(*) filter (where exists (
-                      select 1 from event_notes n where n.event_id = e.id
-                      and n.acknowledges = coalesce(e.processed_at, e.received_at))) as "acknowledged!"
+            r#"/* operators */ select count(*) as "all!", count(*) filter (where (
+                      select n.id from event_notes n where n.event_id = e.id
+                      and n.acknowledges = coalesce(e.processed_at, e.received_at) limit 1) is not null) as "acknowledged!"
                from (select id, processed_at, received_at from inbox_events where status = "#
                 + $state
                 + r#"

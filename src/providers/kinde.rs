@@ -202,6 +202,17 @@ pub fn read(body: &[u8], kind: &str) -> Result<Reading, Unreadable> {
     Ok(whose.reading(event.at, Said::Fact(fact?)))
 }
 
+/// The types that carry a billing change: those a webhook has to be subscribed to.
+pub const READ: [&str; 7] = [
+    "customer.plan_assigned",
+    "customer.agreement_created",
+    "customer.plan_changed",
+    "customer.agreement_cancelled",
+    "customer.payment_succeeded",
+    "customer.payment_failed",
+    "customer.invoice_overdue",
+];
+
 /// None: this type carries no billing change.
 fn fact(kind: &str, data: &Fields<'_>) -> Option<Result<Fact, Unreadable>> {
     let agreement = || Ok::<_, Unreadable>(flat_or_nested(data, "agreement_id", "agreement")?.map(AgreementId));

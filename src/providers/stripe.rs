@@ -36,6 +36,27 @@ pub struct Stripe {
     shop: Shop,
 }
 
+/// The types that carry a billing change and that every endpoint can be subscribed to: those it has to be.
+pub const READ: [&str; 17] = [
+    "checkout.session.completed",
+    "checkout.session.async_payment_succeeded",
+    "checkout.session.async_payment_failed",
+    "customer.subscription.created",
+    "customer.subscription.updated",
+    "customer.subscription.deleted",
+    "invoice.paid",
+    "invoice.payment_failed",
+    "invoice.voided",
+    "invoice.marked_uncollectible",
+    "charge.refunded",
+    "refund.created",
+    "refund.updated",
+    "refund.failed",
+    "charge.dispute.created",
+    "charge.dispute.updated",
+    "charge.dispute.closed",
+];
+
 /// What a Stripe account needs to be known by.
 #[derive(Debug)]
 pub struct Settings {

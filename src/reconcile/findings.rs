@@ -109,7 +109,7 @@ impl Class {
                 "see whether the keys belong to the account and mode that these came from, and whether it was deleted there"
             }
             Self::UnknownOurs => {
-                "find out whose it is; a person who signs in or is charged through this Bottle's own checkout is linked by itself"
+                "bottle reconcile --apply takes in whoever they name; of the others find out whose they are, or leave them"
             }
         }
     }

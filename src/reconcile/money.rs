@@ -15,7 +15,7 @@ use super::suspect::{Question, Suspect};
 use super::{Done, Error, Reconciler, books};
 use crate::accounts;
 use crate::domain::event::Source;
-use crate::domain::ids::AccountId;
+use crate::domain::ids::{AccountId, ChargeId};
 use crate::money::matching::{self, Standing};
 use crate::providers::listing::{Booking, Rows};
 
@@ -84,7 +84,7 @@ impl Reconciler {
     ) -> Result<HashMap<String, AccountId>, Error> {
         let customers: Vec<String> = rows.iter().filter_map(|row| row.customer.as_ref()).map(|id| id.0.clone()).collect();
         let linked = accounts::customers(&mut *conn, source, &customers).await?;
-        let charges: Vec<&str> = rows.iter().filter_map(|row| row.charge.as_ref()).map(|id| id.as_str()).collect();
+        let charges: Vec<&str> = rows.iter().filter_map(|row| row.charge.as_ref()).map(ChargeId::as_str).collect();
         let payers = matching::payers(&mut *conn, &charges).await?;
         let owner = |row: &Booking| {
             let by_customer = row.customer.as_ref().and_then(|id| linked.get(id));

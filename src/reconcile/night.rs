@@ -36,8 +36,7 @@ pub async fn run(reconciler: Reconciler, minute: u16) {
         match reconciler.tonight(minute).await {
             Ok(None) | Err(Error::Busy | Error::Stopped) => {}
             Ok(Some(run)) => {
-                let found: i64 = run.tallies.iter().filter(|(name, _)| *name == "open").map(|(_, n)| n).sum();
-                tracing::info!(run = %run.id, open = found, "tonight's reconcile is done");
+                tracing::info!(run = %run.id, "tonight's reconcile is done");
             }
             // Tried again by itself; a night without one is an alert of its own.
             Err(error) => tracing::warn!(error = super::chain(&error), "tonight's reconcile could not be finished"),

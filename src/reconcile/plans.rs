@@ -12,7 +12,7 @@ use crate::accounts::{self, links};
 use crate::billing::compare::{self, Answer, Compared};
 use crate::domain::ask_again::Party;
 use crate::domain::event::Source;
-use crate::domain::ids::{AccountId, KindeUserId};
+use crate::domain::ids::{AccountId, AgreementId, KindeUserId};
 use crate::domain::instant::Instant;
 use crate::providers::listing::ListError;
 
@@ -135,7 +135,7 @@ pub(super) fn difference(account: Option<AccountId>, seen: &Seen) -> Option<(Cla
         let theirs = match &compared.theirs {
             None => "nobody of this name".to_owned(),
             Some(_) => {
-                let ids: Vec<&str> = compared.only_ours.iter().map(|id| id.as_str()).collect();
+                let ids: Vec<&str> = compared.only_ours.iter().map(AgreementId::as_str).collect();
                 format!("no agreement {}", ids.join(", "))
             }
         };

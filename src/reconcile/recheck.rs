@@ -22,7 +22,7 @@ use crate::checkpoint::Checkpoints;
 use crate::domain::ask_again::{self, Party};
 use crate::domain::event::{Delivery, Source, Status};
 use crate::domain::fact::Fact;
-use crate::domain::ids::{AccountId, EventId, EventKey};
+use crate::domain::ids::{AccountId, AgreementId, EventId, EventKey};
 use crate::domain::instant::Instant;
 use crate::inbox::open;
 use crate::intake;
@@ -92,7 +92,7 @@ impl Reconciler {
             return Ok(Again::Stays(News { state: State::Open, ours, theirs, done, event: None }));
         };
         let (answer, compared) = *both;
-        let named = compared.named.iter().map(|id| id.as_str());
+        let named = compared.named.iter().map(AgreementId::as_str);
         let names: HashSet<&str> = party.names().chain(named).collect();
         if self.is_awaited(&mut *conn, account, &names).await? {
             return Ok(Again::Waits);

@@ -158,7 +158,8 @@ pub async fn snooze(
     changed(conn, account, id).await
 }
 
-/// Marks one that rang as done; one that is done already stays so.
+/// Marks one that rang as done; one that is done already stays so. A letter about it that has not gone out yet stays here: it would
+/// remind of what is done.
 ///
 /// # Errors
 /// [`Error::NotNow`] if it has not rung yet.
@@ -184,7 +185,8 @@ pub async fn done(
     }
     let now = clock.moment(&mut *conn).await?;
     sqlx::query!(
-        "update reminders set status = 'done', done_at = $4, changed_at = $4, version = version + 1, last_change = $5
+        "update reminders set status = 'done', done_at = $4, changed_at = $4, version = version + 1, last_change = $5,
+                              mail = case when mail = 'waiting' then 'none' else mail end
          where id = $1 and account_id = $2 and version = $3",
         id.0,
         account.0,
@@ -194,6 +196,7 @@ pub async fn done(
     )
     .execute(&mut *conn)
     .await?;
+    outbox::withdraw(&mut *conn, account, id, now).await?;
     changed(conn, account, id).await
 }
 

@@ -36,14 +36,26 @@ pub enum Rung {
     Some(usize),
 }
 
-/// Accounts with reminders whose time has come, the longest overdue first.
-pub async fn waiting(db: impl PgExecutor<'_>, limit: i64, clock: Clock) -> sqlx::Result<Vec<AccountId>> {
-    sqlx::query_scalar!(
-        r#"select account_id as "account: AccountId" from reminders
+/// An account with a reminder whose time has come, and since when.
+#[derive(Debug, Clone, Copy)]
+pub struct Waits {
+    pub since: OffsetDateTime,
+    pub account: AccountId,
+}
+
+/// Accounts with reminders whose time has come, the longest overdue first; those that come `after` one of them.
+pub async fn waiting(db: impl PgExecutor<'_>, after: Option<Waits>, limit: i64, clock: Clock) -> sqlx::Result<Vec<Waits>> {
+    sqlx::query_as!(
+        Waits,
+        r#"select min(due_at) as "since!", account_id as "account: AccountId" from reminders
            where status = 'scheduled' and due_at <= coalesce($1, now())
-           group by account_id order by min(due_at) limit $2"#,
+           group by account_id
+           having $3::timestamptz is null or (min(due_at), account_id) > ($3, $4::bigint)
+           order by min(due_at), account_id limit $2"#,
         clock.param(),
-        limit
+        limit,
+        after.map(|waits| waits.since),
+        after.map(|waits| waits.account.0)
     )
     .fetch_all(db)
     .await

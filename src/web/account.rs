@@ -86,7 +86,7 @@ async fn read(app: &AppState, person: &Person, wanted: &Wanted) -> Result<Read, 
     let mut movements = money::statement(&mut *tx, account, wanted.money_before, limit(MOVEMENTS_SHOWN)).await?;
     let older_movements = cut(&mut movements, MOVEMENTS_SHOWN);
     let totals = money::totals(&mut *tx, account).await?;
-    let packs = money::bills(&mut *tx, account, PACKS_SHOWN).await?;
+    let packs = money::bills::of(&mut *tx, account, PACKS_SHOWN).await?;
     let turned_back = turned_back(&mut tx, person, wanted).await?;
     let version = live::version(&mut tx, account).await?;
     tx.rollback().await?;

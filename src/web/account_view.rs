@@ -51,7 +51,7 @@ pub struct Read {
     pub movements: Vec<money::Line>,
     pub older_movements: bool,
     pub totals: Vec<money::Total>,
-    pub packs: Vec<money::Bill>,
+    pub packs: Vec<money::bills::Bill>,
     pub turned_back: Option<Checkout>,
     pub version: String,
 }

@@ -57,6 +57,9 @@ fn unavailable(error: &RoomError) -> Response {
     tracing::warn!(error = error as &dyn std::error::Error, "the Engine Room could not run a script");
     error::unavailable(match error {
         RoomError::Busy => "Somebody else's run takes longer than usual. Try again in a moment.",
+        RoomError::Closed => {
+            "The Engine Room is closed here: this Bottle may make no schema for it. Whoever runs it can open it."
+        }
         _ => "The Engine Room runs on a real database, and that cannot be used right now. Try again in a moment.",
     })
 }

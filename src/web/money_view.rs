@@ -5,7 +5,8 @@ use super::when::{When, Zone};
 use crate::billing::runs::Moved;
 use crate::domain::money::{Currency, Money, MoneyKind};
 use crate::engine_room::report::thousands;
-use crate::money::{Bill, Line, Total};
+use crate::money::bills::Bill;
+use crate::money::{Line, Total};
 
 pub struct MoneyView {
     pub lines: Vec<LineView>,
@@ -111,7 +112,7 @@ fn stamp(bill: &Bill) -> Option<Stamp> {
     match (bill.purchase.disputed.as_deref(), &bill.price) {
         (Some("won"), _) => Some(Stamp { word: "Dispute won: the payment stands".to_owned(), tone: "good", shape: FINE }),
         (Some("lost"), _) => Some(Stamp { word: "Disputed: your bank gave it back".to_owned(), tone: "bad", shape: ALARM }),
-        (Some("warning_closed" | "prevented"), _) | (None, _) if back <= 0 => None,
+        (Some("warning_closed" | "prevented") | None, _) if back <= 0 => None,
         (Some("warning_closed" | "prevented") | None, Some(price)) if back >= price.minor => {
             Some(Stamp { word: "Refunded".to_owned(), tone: "wait", shape: BACK })
         }

@@ -10,7 +10,8 @@ use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -20,6 +21,12 @@ use super::error;
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 const HEAD_FIELDS_MAX: usize = 100;
+/// At a stop, connections that the system has taken on for us are taken over until none came for this long,
+const LAST_CALL: Duration = Duration::from_millis(20);
+/// but no longer than this in all: others may go on knocking.
+const LAST_CALLS: Duration = Duration::from_millis(250);
+/// Whoever was taken over last has so long to begin their request: hyper ends a connection that has said nothing yet.
+const BEGIN_WITHIN: Duration = Duration::from_millis(500);
 /// Requests under way at a stop may take this long.
 const FINISH_WITHIN: Duration = Duration::from_secs(10);
 
@@ -34,6 +41,16 @@ pub async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) 
         .max_headers(HEAD_FIELDS_MAX)
         .half_close(false);
     let open = GracefulShutdown::new();
+    let take = |socket: TcpStream| {
+        let _ = socket.set_nodelay(true);
+        let app = app.clone().map_request(|request: hyper::Request<Incoming>| request.map(Body::new));
+        let service = TowerToHyperService::new(app.map_future(to_its_end));
+        let connection = open.watch(http.serve_connection(TokioIo::new(socket), service));
+        tokio::spawn(async move {
+            // What ends a connection is its client's affair.
+            let _ = connection.await;
+        });
+    };
     loop {
         let socket = tokio::select! {
             () = stop.cancelled() => break,
@@ -47,16 +64,20 @@ pub async fn serve(listener: TcpListener, app: Router, stop: CancellationToken) 
                 }
             },
         };
-        let _ = socket.set_nodelay(true);
-        let app = app.clone().map_request(|request: hyper::Request<Incoming>| request.map(Body::new));
-        let service = TowerToHyperService::new(app.map_future(to_its_end));
-        let connection = open.watch(http.serve_connection(TokioIo::new(socket), service));
-        tokio::spawn(async move {
-            // What ends a connection is its client's affair.
-            let _ = connection.await;
-        });
+        take(socket);
+    }
+    // A client whose connection was taken may have sent its request. With the listener, those nobody took over would be reset.
+    let closing = Instant::now();
+    while closing.elapsed() < LAST_CALLS
+        && let Ok(Ok((socket, _))) = tokio::time::timeout(LAST_CALL, listener.accept()).await
+    {
+        take(socket);
     }
     drop(listener);
+    let closed = Instant::now();
+    while open.count() > 0 && closed.elapsed() < BEGIN_WITHIN {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     if tokio::time::timeout(FINISH_WITHIN, open.shutdown()).await.is_err() {
         tracing::warn!("some requests did not finish in time; they are cut off");
     }

@@ -8,10 +8,12 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::account::Unreadable;
+use super::checkout;
 use super::door_page::NoWay;
 use super::person::Person;
 use super::state::AppState;
 use crate::accounts;
+use crate::billing::purchase::Progress;
 use crate::checkouts::{self, Checkout, Noted, Wish};
 use crate::clock::Clock;
 use crate::domain::event::Source;
@@ -63,7 +65,11 @@ pub async fn to_checkout(app: &AppState, person: &Person, source: Source, ware: 
                 tracing::info!(account = %person.account, checkout = %checkout.id, reference, ware = ware.as_str(), "on the way to a checkout");
                 return Ok(url);
             }
-            Ok(Way::Complete) => return Ok(address(&checkout)),
+            Ok(Way::Complete) => match so_far(&app.pool, person, &checkout).await? {
+                // It came to nothing, or what it brought is over: whoever clicks now wants it anew.
+                Progress::Failed | Progress::Begun => checkouts::end(&app.pool, checkout.id, now).await?,
+                _ => return Ok(address(&checkout)),
+            },
             Ok(Way::To(url)) => return Ok(url),
             Ok(Way::SignIn { .. } | Way::OwnToken) => return Err(NoWay::NotSold.into()),
             // Nobody paid it in its day: a new one is begun.
@@ -121,6 +127,12 @@ async fn note(pool: &PgPool, wish: Wish) -> Result<(Noted, Option<CustomerId>, O
 async fn customer(conn: &mut sqlx::PgConnection, person: &Person, source: Source) -> sqlx::Result<Option<CustomerId>> {
     let known = accounts::known_as(conn, person.account).await?;
     Ok(known.into_iter().find(|(known, _)| *known == source).map(|(_, customer)| customer))
+}
+
+/// What events have told of a checkout that is complete.
+async fn so_far(pool: &PgPool, person: &Person, checkout: &Checkout) -> sqlx::Result<Progress> {
+    let mut conn = pool.acquire().await?;
+    checkout::progress(&mut conn, person, checkout).await
 }
 
 /// The checkout once whoever noted it first has its way, or as it is if that takes long: they may have gone.

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::axe::Axe;
 use crate::support::browser::Browser;
-use crate::support::local_kinde::ADA;
+use crate::support::local_kinde::{ADA, OLIVE};
 use crate::support::newcomer::{Newcomer, Till};
 use crate::support::writer::Fields;
 
@@ -266,12 +266,71 @@ async fn buying_and_what_was_paid_have_no_barriers() {
     eye.at.goto("/account").await;
     eye.at.click("#manage input[value=pack] ~ button").await;
     eye.at.browser.until("location.pathname.startsWith('/c/pay/')").await;
-    eye.at.click("main p:last-child a").await;
+    eye.at.click("main a[href*='/account?back=']").await;
     eye.at.arrives("/account").await;
     eye.looks("account, turned back").await;
     till.turn("faults", json!({ "path": "/v1/checkout/sessions", "status": 503, "times": 1 })).await;
     eye.at.click("#manage input[value=pack] ~ button").await;
     eye.at.browser.until("document.querySelector('.eyebrow')?.textContent.includes('503') ?? false").await;
     eye.looks("no way to the checkout").await;
+    eye.found_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_operators_pages_have_no_barriers() {
+    let Some(mut eye) = Eye::open().await else { return };
+    eye.at.learns_adas_past().await;
+    eye.at.sign_out().await;
+    eye.at.sign_in_as(OLIVE).await;
+    eye.goes("/ops", "operators, nothing wrong").await;
+    eye.goes("/ops/dead", "operators, no dead").await;
+    eye.goes("/ops/actions", "operators, no actions").await;
+    eye.goes("/ops/replays", "operators, no replays").await;
+    eye.goes("/ops/reconcile", "operators, nothing compared").await;
+    eye.goes("/ops/events", "operators, events").await;
+    eye.goes("/ops/events?status=gone&owner=nobody@example.com", "operators, a filter that finds nobody").await;
+
+    let pool = eye.at.pool.clone();
+    let sql = async |sql: &'static str| sqlx::query(sql).execute(&pool).await.unwrap();
+    sql("update inbox_events set status = 'dead', reason = 'dead after 6 attempts: it broke', last_error = 'it broke', attempts = 6 where id % 2 = 0").await;
+    sql("update inbox_events set status = 'parked', due_at = 'infinity', reason = 'parked: x' where id = 1").await;
+    sql("insert into conflicts (event_id, webhook_id, digest, body, received_at)
+         select a.id, 'webhook_1', '\\x0102', b.body, now() from inbox_events a, inbox_events b where a.id = 2 and b.id = 3")
+    .await;
+    sql("insert into alerts (condition, sentence, event_ids, raised_at) values ('dead', 'some did not go through', '{2,4}', now())
+         on conflict do nothing").await;
+    sql("insert into worker_pauses values (gen_random_uuid(), 'relation does not exist', now(), now())").await;
+    sql("insert into reconcile_runs (night, sources, since, until, mode, state, totals, begun_at, touched_at, finished_at)
+         values ('2026-10-21', '{kinde}', now(), now(), 'look', 'finished',
+                 '[{\"source\": \"stripe\", \"currency\": \"eur\", \"ours_minor\": 1, \"theirs_minor\": 2}]', now(), now(), now())").await;
+    sql("insert into reconcile_findings (run_id, class, source, subject, ours, theirs, done, state, event_id, found_at)
+         select 1, 'plan_stale', 'kinde', 'customer_1', 'free', 'pro', 'asked again', 'open', 2, now()")
+    .await;
+    eye.goes("/ops", "operators, much wrong").await;
+    eye.goes("/ops/dead", "operators, dead").await;
+    eye.goes("/ops/parked", "operators, parked").await;
+    eye.goes("/ops/events/2", "operators, an event with a conflict").await;
+    eye.goes("/ops/reconcile", "operators, compared").await;
+    eye.goes("/ops/reconcile/1", "operators, what differs").await;
+    eye.at.goto("/ops/events/2").await;
+    eye.at.fill("#f-ack", "Seen, and it may rest").await;
+    eye.at.click("form[action$='/acknowledge'] button").await;
+    eye.at.browser.until("document.getElementById('said') !== null").await;
+    eye.looks("operators, acknowledged").await;
+
+    eye.goes("/ops/replay?status=dead", "operators, replay what matches").await;
+    eye.at.goto("/ops/replay?status=dead").await;
+    eye.at.fill("#f-confirm", "yes").await;
+    eye.at.click("form[action^='/ops/replays'] button").await;
+    eye.at.browser.until("document.getElementById('problem') !== null").await;
+    eye.looks("operators, a replay that was not confirmed").await;
+    eye.at.fill("#f-confirm", "replay").await;
+    eye.at.click("form[action^='/ops/replays'] button").await;
+    // The page that is open tells by itself how it gets on.
+    eye.at.comes("document.querySelector('[data-live=bulk]')?.textContent.includes('Done')").await;
+    eye.looks("operators, a replay that is done").await;
+    eye.goes("/ops/replays", "operators, replays").await;
+    eye.goes("/ops/actions", "operators, actions").await;
+    eye.goes("/nowhere", "no such page, signed in").await;
     eye.found_nothing();
 }

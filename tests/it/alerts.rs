@@ -322,3 +322,28 @@ async fn the_real_worker_looks_by_itself() {
     worker.told(rustix::process::Signal::TERM).await;
     assert!(worker.log().contains("will not be tried again by itself"), "{}", worker.log());
 }
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_channel_that_fell_silent_and_the_message_is_due_again() {
+    let app = App::start().await;
+    let silent = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let mail = bottle::mail::Mail::new(&format!("smtp://{}", silent.local_addr().unwrap()), "bottle@bottle.test").unwrap();
+    let email = Some(bottle::alerts::email::Email { mail, to: "oncall@bottle.test".to_owned() });
+    let dead = "insert into inbox_events (source, dedupe_key, type, digest, received_at, status, due_at)
+                values ('kinde', 'e', 'x', '', now(), 'dead', now())";
+    sqlx::query(dead).execute(&app.pool).await.unwrap();
+    let stop = CancellationToken::new();
+    let channels = Channels { webhook: None, email };
+    let alerts = Alerts { pool: app.pool.clone(), providers: vec![Source::Kinde], nightly: false, channels };
+    let running = tokio::spawn(bottle::alerts::run(alerts, stop.clone()));
+    let _taken = silent.accept().await.unwrap();
+    let began = std::time::Instant::now();
+    stop.cancel();
+    running.await.unwrap();
+    assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
+    let waits: (bool, i32) = sqlx::query_as("select due_at <= now() and sent_at is null, attempts from alert_messages")
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+    assert_eq!(waits, (true, 0), "whoever runs next sends it at once");
+}

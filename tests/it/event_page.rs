@@ -33,7 +33,7 @@ async fn every_step_of_an_event_is_told() {
         "A plan begins",
         "plan <code>customer_pro_plan</code>",
         "agreement <code>agr_1</code>",
-        &format!("<code>pro:{}:2026-10</code>", ada.person.account),
+        &format!("<code class=\"entry-key\">pro:{}:2026-10</code>", ada.person.account),
         "+490",
         "&#34;first_name&#34;: &#34;••••&#34;",
         "A replay would change nothing: already applied.",

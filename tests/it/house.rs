@@ -72,7 +72,7 @@ const OUTSIDE: &[&str] = &["local_kinde", "local_stripe"];
 /// Words and pipes. Among themselves they keep to the table above.
 const FLOOR_0: &[&str] = &["domain", "config", "db", "telemetry", "clock", "wake", "checkpoint", "postgres", "seal"];
 
-const OWNER: &[(&str, &str)] = &[
+pub const OWNER: &[(&str, &str)] = &[
     ("inbox_events", "inbox"),
     ("receipts", "inbox"),
     ("conflicts", "inbox"),

@@ -291,3 +291,46 @@ async fn a_snoozed_reminder_is_written_about_each_time_it_rings() {
     assert!(received.len() == 2 && received[0].id != received[1].id, "{received:?}");
     assert!(received[1].text.contains("Thursday, 22 October 2026, 10:00 (Europe/Berlin)"), "{}", received[1].text);
 }
+
+#[tokio::test]
+async fn a_reminder_that_is_done_gets_no_letter_that_was_put_off() {
+    use bottle::reminders::change;
+    let smtp = Smtp::start().await;
+    smtp.now(Mood::Refuses(451));
+    let (mut desk, id) = rung("a secret").await;
+    assert_eq!(desk.courier(&smtp).turn().await.unwrap(), [Outcome::PutOff]);
+    let due = desk.find(id).await.unwrap();
+    desk.commit(async |conn| change::done(conn, desk.me, id, due.version, desk.clock()).await).await.unwrap();
+    smtp.now(Mood::Takes);
+    desk.p.later(Duration::from_secs(86_400));
+    assert_eq!(desk.courier(&smtp).turn().await.unwrap(), [], "it would remind of what is done");
+    assert_eq!((smtp.received(), mail_of(&desk, id).await), (Vec::new(), Mail::None), "and its page waits for none");
+    assert_eq!(desk.p.value::<i64>("select count(*) from outbox where payload::text like '%secret%'").await, 0);
+    // One whose letter went out keeps saying so.
+    let other = desk.plan("milk", "2026-10-24T09:00").await.unwrap();
+    desk.ring("10-24 09:00:00").await;
+    assert_eq!(desk.courier(&smtp).turn().await.unwrap(), [Outcome::Sent]);
+    let due = desk.find(other.id).await.unwrap();
+    desk.commit(async |conn| change::done(conn, desk.me, other.id, due.version, desk.clock()).await).await.unwrap();
+    assert_eq!(mail_of(&desk, other.id).await, Mail::Sent);
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_a_mail_server_that_fell_silent_and_gives_its_letter_back() {
+    let (desk, _) = rung("milk").await;
+    let silent = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let courier = courier_of(&desk, &format!("smtp://{}", silent.local_addr().unwrap()));
+    let stop = tokio_util::sync::CancellationToken::new();
+    let running = tokio::spawn(bottle::courier::run(courier, stop.clone()));
+    let _taken = silent.accept().await.unwrap();
+    assert_eq!(desk.p.value::<i64>("select count(*) from outbox where lease_token is not null").await, 1);
+    let began = std::time::Instant::now();
+    stop.cancel();
+    running.await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    let due = "select count(*) from outbox where lease_token is null and attempts = 0 and sent_at is null and dead_at is null";
+    assert_eq!(desk.p.value::<i64>(due).await, 1);
+    // The next courier need not wait for a lease to end.
+    let smtp = Smtp::start().await;
+    assert_eq!(desk.courier(&smtp).turn().await.unwrap(), [Outcome::Sent]);
+}

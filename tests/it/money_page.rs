@@ -164,7 +164,8 @@ async fn the_file_has_every_row_of_ones_own_and_nothing_a_spreadsheet_would_run(
 /// So many refunds of a cent, of whoever has the first row.
 async fn fill(app: &App, count: i32) {
     let sql = "insert into money_ledger (account_id, kind, amount_minor, currency, provider_reference, movement_key, event_id, occurred_at, created_at)
-               select f.account_id, 'refund', -1, 'usd', 're_' || k, 'refund:' || k, f.event_id, now(), now()
-               from (select account_id, event_id from money_ledger order by id limit 1) f, generate_series(1, $1) n, lateral (select gen_random_uuid() as k) u";
+               select f.account_id, 'refund', -1, 'usd', 're_' || u.k, 'refund:' || u.k, f.event_id, now(), now()
+               from (select account_id, event_id from money_ledger order by id limit 1) f,
+                    (select gen_random_uuid()::text as k from generate_series(1, $1)) u";
     sqlx::query(sql).bind(count).execute(&app.pool).await.unwrap();
 }

@@ -65,10 +65,9 @@ impl Both {
     }
 
     async fn hold(&self, on: bool) {
-        let mut form = vec![("copies", "1"), ("late_secs", "0"), ("drop_answers", "0"), ("speed", "1000000")];
-        form.extend([("plan", "key"), ("whose", "both")]);
-        form.extend(on.then_some(("hold", "on")));
-        self.switch("deliveries", &form).await;
+        let form = [("hold", if on { "true" } else { "false" })];
+        let answer = self.bottle.http.post(format!("{}/local/hold", self.kinde.url())).form(&form).send().await.unwrap();
+        assert!(answer.status().is_success(), "{}", answer.status());
     }
 
     async fn settled(&self, events: i64) {

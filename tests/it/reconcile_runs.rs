@@ -305,6 +305,10 @@ async fn a_difference_that_stays_is_an_alert_until_a_run_finds_none_and_so_is_a_
     let run = comparing.run(&[Source::Stripe], Mode::Apply).await;
     assert!(comparing.counts(&run).await.contains(&"event_missing: 2/2".to_owned()));
     assert_eq!(raised().await, [], "what was repaired is no alert");
+    let mut conn = comparing.pool.acquire().await.unwrap();
+    let heard = bottle::inbox::watch::heard_after(&mut conn, Source::Stripe, bottle::domain::ids::EventId(0)).await.unwrap();
+    assert_eq!(heard, None, "what was fetched is no sign that the webhook works");
+    drop(conn);
     let rows = shop.stripe.get("/v1/balance_transactions", &[]).await;
     let row = rows["data"][0]["id"].as_str().unwrap();
     shop.stripe.turn(&format!("balance_transactions/{row}/falsify"), json!({ "amount": 1 })).await;

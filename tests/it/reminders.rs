@@ -371,3 +371,20 @@ async fn a_stop_is_heeded_between_two_accounts_however_many_wait() {
     assert_eq!(desk.p.value::<i64>("select count(*) from reminders where status = 'due'").await, 1);
     assert_eq!(desk.bell().turn().await.unwrap().rang, 5, "the rest is there for the next process");
 }
+
+#[tokio::test]
+async fn accounts_that_give_trouble_each_time_keep_nobody_behind_them_from_ringing() {
+    let mut desk = Desk::new().await;
+    desk.plan("milk", "2026-10-22T09:00").await.unwrap();
+    // More than are looked for at once, all of them overdue for longer, none of which can ever ring.
+    let troubled = "
+        insert into accounts (tenant, kinde_user_id, created_at) select 'test', 'kp_troubled_' || n, now() from generate_series(1, 230) n;
+        insert into reminders (account_id, series, n, text, search, zone, local, month_day, repeat, due_at, status, created_at, changed_at)
+            select id, 1000 + id, 1, 'x', 'x', 'UTC', '2026-10-22', 22, 'never', '2026-10-22T00:00:00Z', 'scheduled', now(), now()
+            from accounts where kinde_user_id like 'kp_troubled_%';
+        create function trouble() returns trigger language plpgsql as 'begin raise exception ''trouble''; end';
+        create trigger trouble before update on reminders for each row when (old.text = 'x') execute function trouble()";
+    sqlx::raw_sql(troubled).execute(&desk.p.pool).await.unwrap();
+    let turn = desk.ring("10-22 09:00:00").await;
+    assert_eq!((turn.rang, turn.left), (1, 230), "{turn:?}");
+}

@@ -154,7 +154,9 @@ async fn a_double_click_is_one_checkout_and_pro_has_one_open_checkout_in_every_t
     // Another person's click is none of ours, whatever its key.
     let bob = shop.app.sign_in("kp_bob").await;
     assert_eq!(shop.buy(&bob, "pack", click).await.status, 400);
-    assert_eq!(shop.buy(&ada, "pro", click).await.status, 400, "one key is for one thing");
+    let once = Uuid::new_v4();
+    shop.buy(&bob, "pack", once).await.leads_to();
+    assert_eq!(shop.buy(&bob, "pro", once).await.status, 400, "one key is for one thing");
 }
 
 #[tokio::test]
@@ -326,6 +328,17 @@ async fn a_payment_that_takes_days_says_so_and_then_what_came_of_it() {
         shop.hears().await;
         says(&shop.app.get_as(&ada, &done).await, &[heading]);
     }
+    // Who ends Pro on the day they bought it, and wants it again, buys it anew.
+    let (first, _) = shop.sets_out(&shop.app.sign_in("kp_bob").await, "pro").await;
+    let bob = shop.app.sign_in("kp_bob").await;
+    let paid = shop.stripe.complete(&first, "card").await;
+    shop.hears().await;
+    shop.stripe
+        .call(reqwest::Method::DELETE, &format!("/v1/subscriptions/{}", paid["subscription"].as_str().unwrap()), &[])
+        .await;
+    shop.hears().await;
+    let (second, _) = shop.sets_out(&bob, "pro").await;
+    assert_ne!(first["id"], second["id"]);
 }
 
 #[tokio::test]

@@ -9,28 +9,28 @@ use crate::support::binary::{Bottle, Home};
 use crate::support::db::fresh_db;
 
 /// A browser for both, which share a host and therefore cookies.
-struct Browser {
+pub struct Browser {
     http: reqwest::Client,
     cookies: Mutex<std::collections::BTreeMap<String, String>>,
 }
 
-struct Page {
-    status: u16,
-    location: String,
-    text: String,
+pub struct Page {
+    pub status: u16,
+    pub location: String,
+    pub text: String,
 }
 
 impl Browser {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let http = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build().unwrap();
         Self { http, cookies: Mutex::default() }
     }
 
-    async fn get(&self, url: &str) -> Page {
+    pub async fn get(&self, url: &str) -> Page {
         self.send(self.http.get(url)).await
     }
 
-    async fn post(&self, url: &str, form: &[(&str, &str)]) -> Page {
+    pub async fn post(&self, url: &str, form: &[(&str, &str)]) -> Page {
         let origin = reqwest::Url::parse(url).unwrap().origin().ascii_serialization();
         self.send(self.http.post(url).header("origin", origin).form(form)).await
     }
@@ -48,7 +48,7 @@ impl Browser {
     }
 
     /// Clicks somebody at the local Kinde and comes back; the address the callback leads to.
-    async fn sign_in(&self, base: &str, person: &str) -> String {
+    pub async fn sign_in(&self, base: &str, person: &str) -> String {
         let there = self.get(&format!("{base}/login?return_to=/account/billing")).await.location;
         assert!(self.get(&there).await.text.contains("Sign in as"));
         let back = self.post(&there, &[("person", person)]).await.location;

@@ -162,16 +162,21 @@ async fn a_database_that_may_lose_what_was_acknowledged_is_refused_in_production
     let bin = std::env::var_os("BOTTLE_PG_BIN").map(Into::into);
     let cluster = Cluster::start(&Settings { data, bin, durability: Durability::Kept }).await.unwrap();
     let url = cluster.url();
-    let production =
-        [("DATABASE_URL", url.as_str()), ("BOTTLE_URL", "https://bottle.example"), ("KINDE_DOMAIN", TENANT_URL.as_str())];
+    let production = [("DATABASE_URL", url.as_str()), ("BOTTLE_URL", "https://bottle.example")];
     drop(home.start(&[], &production).await);
 
+    // A superuser works, and is warned of.
+    let as_superuser = url.replace("postgres://bottle@", "postgres://postgres@");
+    let bottle = home.start(&["web"], &[("DATABASE_URL", as_superuser.as_str()), production[1]]).await;
+    let warned = bottle.log().lines().any(|line| line.contains("WARN") && line.contains("superuser"));
+    assert!(warned, "{}", bottle.log());
+    drop(bottle);
     let mut admin = PgConnection::connect_with(&cluster.admin_options()).await.unwrap();
     admin.execute("alter role bottle set synchronous_commit = off").await.unwrap();
     for command in ["serve", "web", "worker"] {
         assert_one_line(&home.run(&[command], &production).await, &["synchronous_commit", "turn it on"]);
     }
-    let elsewhere = home.start(&["web"], &[production[0], production[2]]).await;
+    let elsewhere = home.start(&["web"], &[production[0], ("KINDE_DOMAIN", TENANT_URL.as_str())]).await;
     let warned = elsewhere.log().lines().any(|line| line.contains("WARN") && line.contains("synchronous_commit"));
     assert!(warned, "{}", elsewhere.log());
     drop(elsewhere);
@@ -254,8 +259,19 @@ async fn the_help_names_every_setting_and_the_exit_codes_of_every_command() {
         assert!(said.out.contains(&format!("[env: {setting}")), "{setting} is not in\n{}", said.out);
     }
     let codes = said.out.split_once("Exit codes: 2 for wrong usage").unwrap().1;
-    for command in ["serve", "web", "worker", "check", "replay", "engine-room", "local-kinde", "local-kinde send", "local-stripe"]
-    {
+    for command in [
+        "serve",
+        "web",
+        "worker",
+        "migrate",
+        "doctor",
+        "check",
+        "replay",
+        "engine-room",
+        "local-kinde",
+        "local-kinde send",
+        "local-stripe",
+    ] {
         assert!(codes.lines().any(|line| line.contains(command) && line.contains(" 0 ") && line.contains(", 1 ")), "{command}");
         let args: Vec<&str> = command.split(' ').chain(["--help"]).collect();
         let said = home.run(&args, &[]).await;

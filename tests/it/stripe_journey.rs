@@ -39,7 +39,7 @@ async fn whole_journey(grace: &Newcomer, till: &Till) {
 async fn turns_back(grace: &Newcomer) {
     grace.click("#manage input[value=pro] ~ button").await;
     grace.browser.until("location.pathname.startsWith('/c/pay/')").await;
-    grace.click("main p:last-child a").await;
+    grace.click("main a[href*='/account?back=']").await;
     grace.arrives("/account").await;
     assert!(grace.text(".notice[role=status]").await.contains("You came back from Stripe without paying."));
     assert_eq!(grace.text("#plan-h").await, "Free");

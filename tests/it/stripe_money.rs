@@ -309,7 +309,7 @@ async fn a_purchase_keeps_its_stamps_whichever_half_of_it_turns_out_to_be_somebo
         let done = till.stripe.complete(&session, "card").await;
         let charge = till.charge(&done).await;
         till.stripe.turn(&format!("charges/{charge}/refund"), json!({ "amount": 120 })).await;
-        till.stripe.turn(&format!("charges/{charge}/dispute"), json!({})).await;
+        let dispute = till.stripe.turn(&format!("charges/{charge}/dispute"), json!({})).await;
         till.run().await;
         let stamp = "select refunded_minor || ' ' || disputed from purchases";
         assert_eq!(till.lines(stamp).await, ["120 needs_response"]);
@@ -322,12 +322,14 @@ async fn a_purchase_keeps_its_stamps_whichever_half_of_it_turns_out_to_be_somebo
         assert_eq!(till.lines(stamp).await, ["120 needs_response"], "{first}");
         till.agrees().await;
         // What is told from now on is Ben's, and the purchase is stamped with it wherever it is.
-        till.stripe.turn(&format!("charges/{charge}/refund"), json!({ "amount": 30 })).await;
+        till.stripe.turn(&format!("disputes/{}/close", text(&dispute["id"])), json!({ "won": true })).await;
+        let refund = till.stripe.get("/v1/refunds", &[]).await["data"][0]["id"].clone();
+        till.stripe.turn(&format!("refunds/{}/fail", text(&refund)), json!({})).await;
         till.run().await;
-        assert_eq!(till.lines(stamp).await, ["150 needs_response"], "{first}");
+        assert_eq!(till.lines(stamp).await, ["0 won"], "{first}");
         till.agrees().await;
         till.replay_all().await;
-        assert_eq!(till.lines(stamp).await, ["150 needs_response"], "{first}");
+        assert_eq!(till.lines(stamp).await, ["0 won"], "{first}");
         till.agrees().await;
     }
 }

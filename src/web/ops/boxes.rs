@@ -11,7 +11,7 @@ use super::event_view::micros;
 use super::guard::Operator;
 use super::said::{Notice, Said};
 use super::trouble::{Trouble, answered, look};
-use super::words::{ago, until};
+use super::words::{span, until};
 use crate::accounts::lookup;
 use crate::clock::Clock;
 use crate::domain::ids::{AccountId, EventId};
@@ -55,7 +55,7 @@ struct BoxRow {
     reason: String,
     owner: Option<(i64, String)>,
     received: When,
-    ago: String,
+    like_this: String,
     next: Option<String>,
     note: Option<String>,
     verdict: i128,
@@ -90,7 +90,7 @@ async fn page(app: &AppState, operator: &Operator, uri: &Uri, pile: Pile) -> Res
         reason: shown(event.reason.as_deref().unwrap_or("nothing stored"), 400),
         owner: event.account.map(|id| (id.0, labels.get(&id).map_or_else(|| id.to_string(), |label| shown(label, 60)))),
         received: zone.when(event.received_at),
-        ago: ago(event.verdict_at, now),
+        like_this: span(now - event.verdict_at),
         next: event.due_at.filter(|_| pile == Pile::Parked).map(|at| until(at, now)),
         note: event.note.as_deref().map(|note| shown(note, 200)),
         verdict: micros(event.verdict_at),

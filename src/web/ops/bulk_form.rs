@@ -56,7 +56,6 @@ struct ReplayPage {
     key: Uuid,
     up_to: i64,
     cap: String,
-    cap_max: i32,
     word: &'static str,
 }
 
@@ -122,7 +121,6 @@ async fn page(app: &AppState, operator: &Operator, uri: &Uri, typed: Option<Type
         key,
         up_to: newest.0,
         cap,
-        cap_max: CAP_MAX,
         word: WORD,
     }
     .render()?;

@@ -55,9 +55,7 @@ impl Home {
 
     /// Until it says that it is ready.
     pub async fn start(&self, args: &[&str], settings: Settings<'_>) -> Bottle {
-        let mut bottle = Bottle::spawn(self.command(args, settings));
-        bottle.ready().await;
-        bottle
+        Bottle::spawn_until_ready(self.command(args, settings)).await
     }
 
     /// The processes that run in this folder or were told about it, as `number command line`.
@@ -138,6 +136,13 @@ impl Bottle {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (out, err) = (Heard::of(child.stdout.take().unwrap()), Heard::of(child.stderr.take().unwrap()));
         Self { child, began, out, err, ready_in: Duration::ZERO, addr: None }
+    }
+
+    /// Until it says that it is ready.
+    pub async fn spawn_until_ready(command: Command) -> Self {
+        let mut bottle = Self::spawn(command);
+        bottle.ready().await;
+        bottle
     }
 
     async fn ready(&mut self) {

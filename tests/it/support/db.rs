@@ -10,8 +10,8 @@ use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{ChildStdin, Stdio};
 use std::str::FromStr as _;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bottle::postgres::{Cluster, Durability, Settings};
@@ -33,13 +33,14 @@ pub async fn fresh_db() -> TestDb {
     let (done, made) = oneshot::channel();
     server.creates.send((name.clone(), done)).expect("the server's thread lives as long as the process");
     made.await.expect("the server's thread answers").unwrap_or_else(|why| panic!("no database for this test: {why}"));
-    TestDb { name, server }
+    TestDb { name, server, shared: Arc::default() }
 }
 
 /// Dropped in the background when the test is done with it.
 pub struct TestDb {
     pub name: String,
     server: &'static Server,
+    shared: Arc<()>,
 }
 
 impl TestDb {
@@ -52,6 +53,11 @@ impl TestDb {
         format!("{before}{}{after}", self.name)
     }
 
+    /// The same database, for a second program on it. Whoever is dropped last drops it.
+    pub fn second(&self) -> Self {
+        Self { name: self.name.clone(), server: self.server, shared: Arc::clone(&self.shared) }
+    }
+
     pub async fn pool(&self) -> PgPool {
         PgPoolOptions::new().max_connections(8).connect_with(self.options()).await.unwrap()
     }
@@ -59,7 +65,9 @@ impl TestDb {
 
 impl Drop for TestDb {
     fn drop(&mut self) {
-        let _ = self.server.drops.send(self.name.clone());
+        if Arc::strong_count(&self.shared) == 1 {
+            let _ = self.server.drops.send(self.name.clone());
+        }
     }
 }
 

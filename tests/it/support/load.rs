@@ -27,6 +27,17 @@ impl Ground {
         Self { home: Home::new(), pool: db.pool().await, db }
     }
 
+    /// As somebody has it who has just made a database.
+    pub async fn new_without_migrations() -> Self {
+        let ground = Self::new().await;
+        sqlx::raw_sql("drop schema public cascade; create schema public").execute(&ground.pool).await.unwrap();
+        ground
+    }
+
+    pub fn url(&self) -> String {
+        self.db.url()
+    }
+
     pub async fn start(&self, command: &str, more: &[(&str, &str)]) -> Bottle {
         let url = self.db.url();
         let settings = [&[("DATABASE_URL", url.as_str()), ("KINDE_DOMAIN", TENANT_URL.as_str())], more].concat();

@@ -13,6 +13,8 @@ pub const APP: &str = "http://localhost:3000";
 pub const CALLBACK: &str = "http://localhost:3000/callback";
 pub const VERIFIER: &str = "a-verifier-of-at-least-forty-three-characters-0123456789";
 pub const ADA: &str = "kp_20a4479c1273ee4ef032a865c40235b3";
+/// Olive, who operates the app.
+pub const OLIVE: &str = "kp_4e4af8e6dae02e3baaa1d7cb5a191dd2";
 pub const BEN: &str = "kp_bd597b41aba6ed1e6d4d1b71374ae9ef";
 
 /// A local Kinde and a browser that keeps its cookie.

@@ -174,10 +174,15 @@ impl Newcomer {
     }
 
     pub async fn sign_in_as_ada(&self) {
+        self.sign_in_as(ADA).await;
+    }
+
+    /// One of the local Kinde's sample people.
+    pub async fn sign_in_as(&self, person: &str) {
         self.goto("/").await;
         self.click(".doors a.strong").await;
         self.arrives_at_kinde("/oauth2/auth").await;
-        self.click(&format!("button[value='{ADA}']")).await;
+        self.click(&format!("button[value='{person}']")).await;
         self.arrives("/reminders").await;
     }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use serde_json::json;
 use sqlx::AssertSqlSafe;
 use sqlx::Executor as _;
 
@@ -56,11 +55,8 @@ impl Ops {
         let mut bodies = Vec::with_capacity(count);
         let mut keys = Vec::with_capacity(count);
         for n in 0..count {
-            let event = Event::with(json!({
-                "event_id": format!("event_{prefix}{n:06}"), "event_timestamp": "2026-10-21T10:00:00Z",
-                "data": {"user_id": format!("kp_{prefix}{n}"), "plan": {"key": "customer_pro_plan"}},
-            }));
-            keys.push(event.claims["event_id"].as_str().unwrap().to_owned());
+            let event = Event::upgrade(&format!("kp_{prefix}{n}"), "2026-10-21T10:00:00Z");
+            keys.push(event.id);
             bodies.push(event.token.into_bytes());
         }
         let sql = "insert into inbox_events (source, dedupe_key, type, digest, occurred_at, occurred_ns, received_at, due_at, status, reason,
@@ -163,19 +159,15 @@ pub async fn large_inbox(ops: &Ops, events: i64, body: usize) {
                              when n % 4 = 2 then 'ignored' else 'applied' end as status, {years} as at) s"
         ))
         .await;
-        ops.sql(&format!(
-            "insert into receipts (event_id, webhook_id, received_at, copy)
-             select id, 'w' || id, received_at, false from inbox_events where dedupe_key = any(array(select 'event_' || n from generate_series({from}, {to}) n))"
-        ))
-        .await;
+        ops.sql("insert into receipts (event_id, webhook_id, received_at, copy) select id, 'w' || id, received_at, false from inbox_events where id > (select coalesce(max(event_id), 0) from receipts)").await;
         from = to + 1;
     }
     ops.sql("insert into event_runs (event_id, ran_at, status, sentence, effects) select id, received_at, status, 'plan is already pro', '{}' from inbox_events where status in ('applied', 'ignored', 'dead')").await;
-    ops.sql("insert into conflicts (event_id, digest, body, received_at) select id, '\\x01', 'x', received_at from inbox_events where id % 1000 = 1").await;
+    ops.sql(&format!("insert into conflicts (event_id, digest, body, received_at) select id, '\\x01', 'x', received_at from inbox_events where id % {} = 1", events / 10_000)).await;
     for n in 0..2 {
         ops.sql(&format!("insert into replays (event_id, requested_by, requested_at) select id, 'somebody', received_at from inbox_events where id % 100 = {n}")).await;
     }
-    ops.sql("insert into event_notes (event_id, note, written_by, written_at, form_key) select id, 'seen', 'olive', now(), gen_random_uuid() from inbox_events where id % 100 = 1").await;
+    ops.sql(&format!("insert into event_notes (event_id, note, written_by, written_at, form_key) select id, 'seen', 'olive', now(), gen_random_uuid() from inbox_events where id % {} = 1", events / 10_000)).await;
     ops.sql("insert into operator_actions (done_at, done_by, action, event_id) select now(), 'olive', 'note', id from inbox_events where id % 50 = 1").await;
     ops.sql("insert into facts (event_id, n, account_id, source, event_key, kind, plan_key, occurred_ns) select id, 0, account_id, source, dedupe_key, 'paid', null, 0 from inbox_events where id % 20 = 4 and account_id is not null").await;
     ops.sql("insert into ledger (account_id, period, delta, reason, entry_key, event_id, created_at) select account_id, '2026-10', 1, 'pack', 'pack:' || id, id, now() from inbox_events where id % 20 = 4 and account_id is not null").await;

@@ -69,7 +69,7 @@ pub fn now_secs() -> i64 {
 }
 
 /// To the microsecond, as the database keeps it.
-fn real_now() -> Instant {
+pub fn real_now() -> Instant {
     let now = Instant::from_datetime(time::OffsetDateTime::now_utc()).nanos();
     Instant::from_nanos(now - now % 1_000)
 }
