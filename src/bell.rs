@@ -18,6 +18,8 @@ use crate::clock::Clock;
 use crate::domain::ids::AccountId;
 use crate::reminders::Error;
 use crate::reminders::ring::{self, Letters, Rung};
+use crate::telemetry::labels::Part;
+use crate::telemetry::metrics;
 
 /// Nobody waits longer than this beyond a reminder's time.
 const POLL: Duration = Duration::from_secs(1);
@@ -56,6 +58,7 @@ pub async fn run(bell: Bell, stop: CancellationToken) {
                 true
             }
             Err(_) => {
+                metrics::panic(Part::Bell);
                 tracing::error!(alert = "panic", "the bell panicked; it goes on");
                 true
             }
@@ -98,7 +101,10 @@ impl Bell {
     /// False: an observer stopped us.
     async fn see_to(&self, account: AccountId, turn: &mut Turn) -> bool {
         match self.ring(account).await {
-            Ok(Rung::Some(rang)) => turn.rang += rang,
+            Ok(Rung::Some(rang)) => {
+                metrics::reminders_rung(rang);
+                turn.rang += rang;
+            }
             Ok(Rung::Busy) => turn.left += 1,
             Err(Error::Break(_)) => turn.stopped = true,
             Err(error) => {

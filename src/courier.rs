@@ -22,6 +22,8 @@ use crate::clock::Clock;
 use crate::mail::{Mail, Post, SendError};
 use crate::outbox::{self, Claimed, Failure};
 use crate::reminders::ring;
+use crate::telemetry::labels::{Letter, Part};
+use crate::telemetry::metrics;
 
 /// Above the longest time that sending a letter may take.
 pub const LEASE_SECS: f64 = 60.0;
@@ -89,6 +91,7 @@ pub async fn run(courier: Courier, stop: CancellationToken) {
                 true
             }
             Err(_) => {
+                metrics::panic(Part::Courier);
                 tracing::error!(alert = "panic", "the courier panicked; it goes on");
                 true
             }
@@ -182,6 +185,11 @@ impl Courier {
             ring::mail_went(&mut tx, account, letter.letter.reminder, letter.letter.rung, went).await?;
         }
         tx.commit().await?;
+        metrics::letter(match outcome {
+            Outcome::Sent => Letter::Sent,
+            Outcome::Dead => Letter::Dead,
+            _ => Letter::PutOff,
+        });
         match outcome {
             Outcome::Sent => tracing::info!(letter = letter.key, "letter sent"),
             // Its person sees it and can mend their address; nobody else can.

@@ -3,11 +3,16 @@
 
 pub mod schema;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::types::PgInterval;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{ConnectOptions as _, Connection as _, PgPool};
+use sqlx::{ConnectOptions as _, Connection as _, PgPool, Postgres};
+
+use crate::telemetry::labels;
+use crate::telemetry::metrics;
 
 /// Begins a transaction that sees one moment and can write nothing: the database itself holds whoever only shows something to it.
 pub const READ_ONLY: &str = "begin isolation level repeatable read read only";
@@ -42,13 +47,15 @@ pub enum Use {
     /// What rings and what sends letters: an SMTP server's whims must not take connections from events.
     Reminders,
     Web,
+    /// What is read for the metrics.
+    Scrape,
     Cli,
     /// Comparing with the providers: pages of it, for as long as that takes.
     Reconcile,
 }
 
 impl Use {
-    pub const ALL: [Self; 6] = [Self::Intake, Self::Worker, Self::Reminders, Self::Web, Self::Cli, Self::Reconcile];
+    pub const ALL: [Self; 7] = [Self::Intake, Self::Worker, Self::Reminders, Self::Web, Self::Cli, Self::Reconcile, Self::Scrape];
 
     const fn name(self) -> &'static str {
         match self {
@@ -56,16 +63,30 @@ impl Use {
             Self::Worker => "bottle worker",
             Self::Reminders => "bottle reminders",
             Self::Web => "bottle web",
+            Self::Scrape => "bottle metrics",
             Self::Cli => "bottle cli",
             Self::Reconcile => "bottle reconcile",
         }
     }
 
-    const fn connections(self) -> u32 {
+    pub const fn label(self) -> labels::Pool {
+        match self {
+            Self::Intake => labels::Pool::Intake,
+            Self::Worker => labels::Pool::Worker,
+            Self::Reminders => labels::Pool::Reminders,
+            Self::Web => labels::Pool::Web,
+            Self::Scrape => labels::Pool::Scrape,
+            Self::Cli => labels::Pool::Cli,
+            Self::Reconcile => labels::Pool::Reconcile,
+        }
+    }
+
+    pub const fn connections(self) -> u32 {
         match self {
             Self::Intake | Self::Worker => 4,
             Self::Reminders => 3,
             Self::Web => 8,
+            Self::Scrape => 1,
             Self::Cli | Self::Reconcile => 2,
         }
     }
@@ -80,6 +101,9 @@ impl Use {
                 &[("statement_timeout", "5s"), ("lock_timeout", "4s"), ("idle_in_transaction_session_timeout", "10s")]
             }
             Self::Web => &[("statement_timeout", "5s"), ("lock_timeout", "2s"), ("idle_in_transaction_session_timeout", "10s")],
+            Self::Scrape => {
+                &[("statement_timeout", "1s"), ("lock_timeout", "200ms"), ("idle_in_transaction_session_timeout", "5s")]
+            }
             Self::Cli | Self::Reconcile => {
                 &[("statement_timeout", "60s"), ("lock_timeout", "10s"), ("idle_in_transaction_session_timeout", "60s")]
             }
@@ -97,6 +121,19 @@ pub fn pool(options: &PgConnectOptions, purpose: Use) -> PgPool {
         ("tcp_user_timeout", "15s"),
     ]);
     PgPoolOptions::new().max_connections(purpose.connections()).acquire_timeout(Duration::from_secs(2)).connect_lazy_with(options)
+}
+
+/// A connection, and how long it was waited for is told to whoever looks at the metrics.
+pub async fn acquire(pool: &PgPool, purpose: Use) -> sqlx::Result<PoolConnection<Postgres>> {
+    let began = Instant::now();
+    let connection = pool.acquire().await;
+    metrics::pool_wait(purpose.label(), began.elapsed(), connection.is_ok());
+    connection
+}
+
+/// A span of time, as a statement takes it.
+pub fn interval(of: Duration) -> PgInterval {
+    PgInterval { months: 0, days: 0, microseconds: i64::try_from(of.as_micros()).unwrap_or(i64::MAX) }
 }
 
 /// Brings the database up to date, and says how many migrations that took. One process at a time does it; the others wait. A

@@ -21,6 +21,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::outbound::{self, OutboundError};
+use crate::telemetry::labels::{Call, CallEnd, Fetch};
+use crate::telemetry::{calls, metrics};
 
 const COOL_DOWN: Duration = Duration::from_secs(60);
 /// Shorter while there is no key at all: until then every delivery is answered with "come again".
@@ -191,8 +193,13 @@ impl Inner {
 
     async fn fetch(&self) {
         let Some(source) = &self.source else { return };
-        let answer = source.client.get(&source.url, MAX_ANSWER).await;
+        let answer = calls::watch(Call::KindeKeys, source.client.get(&source.url, MAX_ANSWER), |answer| match answer {
+            Ok(_) => CallEnd::Ok,
+            Err(error) => error.as_end(),
+        })
+        .await;
         let keys = answer.map_err(FetchError::from).and_then(|body| Ok(set::parse(&body)?));
+        metrics::jwks_fetch(if keys.is_ok() { Fetch::Ok } else { Fetch::Failed });
         let mut state = self.state();
         match keys {
             Ok(keys) => state.learn(keys, (source.clock)()),

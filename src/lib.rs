@@ -40,6 +40,7 @@ pub mod telemetry;
 pub mod wake;
 // Floor 1: one outside thing each.
 pub mod accounts;
+pub mod collector;
 pub mod inbox;
 pub mod jwks;
 pub mod ledger;
@@ -64,6 +65,7 @@ pub mod courier;
 pub mod housekeeping;
 pub mod reconcile;
 pub mod replayer;
+pub mod scrape;
 pub mod worker;
 // Floor 4: demonstration.
 pub mod engine_room;

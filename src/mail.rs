@@ -13,6 +13,9 @@ use lettre::transport::smtp;
 use lettre::{Address, AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor};
 use uuid::Uuid;
 
+use crate::telemetry::calls;
+use crate::telemetry::labels::{Call, CallEnd};
+
 /// For one command of the conversation with the server.
 const COMMAND_WITHIN: Duration = Duration::from_secs(10);
 /// For all of it: below the lease of a letter.
@@ -26,7 +29,7 @@ pub struct Mail {
 }
 
 /// A letter as it goes out.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Post<'a> {
     pub to: &'a str,
     pub subject: &'a str,
@@ -73,11 +76,20 @@ impl Mail {
     /// See [`SendError`].
     pub async fn send(&self, post: &Post<'_>) -> Result<(), SendError> {
         let message = self.message(post)?;
-        match tokio::time::timeout(SEND_WITHIN, self.server.send(message)).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(classed(&error)),
-            Err(_) => Err(SendError::Away("it fell silent".to_owned())),
-        }
+        let sending = async {
+            match tokio::time::timeout(SEND_WITHIN, self.server.send(message)).await {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(error)) => Err(classed(&error)),
+                Err(_) => Err(SendError::Away("it fell silent".to_owned())),
+            }
+        };
+        calls::watch(Call::Mail, sending, |sent| match sent {
+            Ok(()) => CallEnd::Ok,
+            Err(SendError::Away(_)) => CallEnd::Unreachable,
+            Err(SendError::Later(_)) => CallEnd::Limited,
+            Err(SendError::Never(_)) => CallEnd::Refused,
+        })
+        .await
     }
 
     /// Whether the server lets us in. Nothing is sent.

@@ -14,7 +14,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let cli = Cli::parse();
-    if let Err(error) = bottle::telemetry::start(cli.log()) {
+    if let Err(error) = bottle::telemetry::logs::start(cli.log()) {
         eprintln!("bottle: {error}");
         return ExitCode::FAILURE;
     }

@@ -18,6 +18,9 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::HeaderMap;
 use reqwest::{Method, Request, StatusCode, Url};
 
+use crate::telemetry::calls;
+use crate::telemetry::labels::{Call, CallEnd};
+
 use address::Reach;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -63,9 +66,24 @@ impl Client {
         Self::looking_up(base, |host| Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.collect()) }))
     }
 
+    /// For a party of our own that may be in our own network, such as a collector beside us. By https it may be anywhere, in plain
+    /// http only on this machine or in its private network; what a name leads to is looked at when it is connected to.
+    ///
+    /// # Errors
+    /// As [`Client::new`].
+    pub fn near(base: &str) -> Result<Self, OutboundError> {
+        Self::judged(base, address::reach_of_ours, |host| {
+            Box::pin(async move { Ok(tokio::net::lookup_host((host, 0)).await?.collect()) })
+        })
+    }
+
     fn looking_up(base: &str, lookup: Lookup) -> Result<Self, OutboundError> {
+        Self::judged(base, address::reach, lookup)
+    }
+
+    fn judged(base: &str, reach: fn(&Url) -> Result<Reach, &'static str>, lookup: Lookup) -> Result<Self, OutboundError> {
         let base = Url::parse(base).map_err(|e| OutboundError::Refused(format!("`{base}` is no address ({e})")))?;
-        let reach = address::reach(&base).map_err(|why| OutboundError::Refused(format!("{}: {why}", origin(&base))))?;
+        let reach = reach(&base).map_err(|why| OutboundError::Refused(format!("{}: {why}", origin(&base))))?;
         let http = reqwest::Client::builder()
             .user_agent(concat!("bottle/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
@@ -109,6 +127,18 @@ impl Client {
         Ok(Answer { status: response.status(), headers: std::mem::take(response.headers_mut()), body })
     }
 
+    /// As [`Client::send`], watched: how long it took and how it ended is told to whoever looks at metrics or traces.
+    ///
+    /// # Errors
+    /// As [`Client::send`].
+    pub async fn call(&self, call: Call, request: Request, cap: usize) -> Result<Answer, OutboundError> {
+        calls::watch(call, self.send(request, cap), |result| match result {
+            Ok(answer) => CallEnd::of_status(answer.status.as_u16()),
+            Err(error) => error.as_end(),
+        })
+        .await
+    }
+
     /// The body of a GET that was answered with 200.
     ///
     /// # Errors
@@ -139,6 +169,17 @@ impl Client {
             Ok(())
         } else {
             Err(OutboundError::Refused(format!("{} is not {}", origin(url), origin(&self.base))))
+        }
+    }
+}
+
+impl OutboundError {
+    /// How the call ended, as a call.
+    pub fn as_end(&self) -> CallEnd {
+        match self {
+            Self::Refused(_) | Self::TooLarge { .. } => CallEnd::Stopped,
+            Self::Unavailable(_) => CallEnd::Unreachable,
+            Self::Status(status) => CallEnd::of_status(status.as_u16()),
         }
     }
 }
@@ -211,6 +252,21 @@ mod tests {
         assert!(matches!(&error, OutboundError::Refused(why) if why.contains("tenant.example")), "{error:?}");
         let knock = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
         assert!(knock.is_err(), "somebody connected");
+    }
+
+    #[tokio::test]
+    async fn a_party_of_ours_is_reached_in_plain_http_only_where_it_is_near() {
+        for base in
+            ["http://127.0.0.1:4318", "http://10.1.2.3:4318", "http://[fd00::1]:4318", "http://collector:4318", "https://8.8.8.8"]
+        {
+            assert!(Client::near(base).is_ok(), "{base}");
+        }
+        for base in ["http://8.8.8.8", "http://169.254.169.254", "https://169.254.169.254", "http://0.0.0.0", "ftp://collector"] {
+            assert!(matches!(Client::near(base), Err(OutboundError::Refused(_))), "{base}");
+        }
+        let outside: Lookup = |_| Box::pin(async { Ok(vec![SocketAddr::from(([93, 184, 215, 14], 0))]) });
+        let client = Client::judged("http://collector:1", address::reach_of_ours, outside).unwrap();
+        assert!(matches!(client.get("/", 10).await, Err(OutboundError::Refused(_))), "a name that leads outside");
     }
 
     #[tokio::test]

@@ -13,7 +13,7 @@ use crate::wake::Wake;
 /// How often somebody looks whether one was asked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Between two steps: with what may be in the queue at once, two hundred events a second at most.
-const PACE: Duration = Duration::from_millis(40);
+const PACE: Duration = Duration::from_millis(15);
 /// After trouble with the database.
 const REST: Duration = Duration::from_secs(5);
 

@@ -10,12 +10,13 @@ use async_trait::async_trait;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use sqlx::PgPool;
-use sqlx::postgres::types::PgInterval;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tower_sessions::session::{Id, Record};
 use tower_sessions::session_store::{Error, Result};
 use tower_sessions::{ExpiredDeletion, SessionStore};
+
+use crate::db::interval;
 
 /// Where a record says whose session it is.
 pub const ACCOUNT: &str = "account";
@@ -146,10 +147,6 @@ fn parts(record: &Record) -> Result<(i64, Value)> {
 
 fn key_hash(id: Id) -> Vec<u8> {
     Sha256::digest(id.0.to_le_bytes()).to_vec()
-}
-
-fn interval(of: Duration) -> PgInterval {
-    PgInterval { months: 0, days: 0, microseconds: i64::try_from(of.as_micros()).unwrap_or(i64::MAX) }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]

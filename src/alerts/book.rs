@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use sqlx::PgConnection;
-use sqlx::postgres::types::PgInterval;
 
+use crate::db::interval;
 use crate::domain::event::Source;
 use crate::domain::ids::EventId;
 use crate::inbox::watch;
@@ -86,7 +86,7 @@ pub(super) async fn silent_for(conn: &mut PgConnection, source: Source, age: Dur
     .fetch_one(&mut *conn)
     .await?;
     let heard = watch::heard_after(conn, source, from).await?;
-    let age = PgInterval { months: 0, days: 0, microseconds: i64::try_from(age.as_micros()).unwrap_or(i64::MAX) };
+    let age = interval(age);
     let silent = sqlx::query_scalar!(
         r#"update provider_seen set up_to = $2, heard_at = greatest(heard_at, coalesce($3, heard_at)) where source = $1
            returning heard_at < now() - $4::interval as "silent!""#,

@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use serde_json::json;
 use sqlx::PgPool;
-use sqlx::postgres::types::PgInterval;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+
+use crate::db::interval;
+use crate::telemetry::labels::{Channel, Fetch};
+use crate::telemetry::metrics;
 
 use super::Error;
 use super::email::Email;
@@ -53,11 +56,13 @@ impl Channels {
     /// # Errors
     /// Why it did not go out.
     pub async fn send(&self, message: &Message) -> Result<(), NotSent> {
-        match (message.channel.as_str(), &self.webhook, &self.email) {
-            ("webhook", Some(webhook), _) => webhook.post(&message.id(), &message.json()).await,
-            ("email", _, Some(email)) => email.post(message).await,
-            (channel, ..) => Err(NotSent(format!("no {channel} is configured any more"))),
-        }
+        let (channel, sent) = match (message.channel.as_str(), &self.webhook, &self.email) {
+            ("webhook", Some(webhook), _) => (Channel::Webhook, webhook.post(&message.id(), &message.json()).await),
+            ("email", _, Some(email)) => (Channel::Email, email.post(message).await),
+            (channel, ..) => return Err(NotSent(format!("no {channel} is configured any more"))),
+        };
+        metrics::alert_message(channel, if sent.is_ok() { Fetch::Ok } else { Fetch::Failed });
+        sent
     }
 }
 
@@ -154,7 +159,7 @@ pub(super) async fn settle(pool: &PgPool, message: &Message, result: Result<(), 
     } else {
         tracing::error!(alert = %message.condition, channel = %message.channel, error = %why, "an alert could not be sent and is given up");
     }
-    let wait = wait.map(|w| PgInterval { months: 0, days: 0, microseconds: i64::try_from(w.as_micros()).unwrap_or(i64::MAX) });
+    let wait = wait.map(interval);
     sqlx::query!(
         "update alert_messages set last_error = $2, due_at = coalesce(now() + $3::interval, 'infinity') where id = $1",
         message.id,

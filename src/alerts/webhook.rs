@@ -9,6 +9,7 @@ use sha2::Sha256;
 use time::OffsetDateTime;
 
 use crate::outbound::{Client, OutboundError};
+use crate::telemetry::labels::Call;
 
 use super::outgoing::NotSent;
 
@@ -61,7 +62,7 @@ impl Webhook {
                     .map_err(OutboundError::Unavailable)
             })
             .map_err(|e| NotSent(e.to_string()))?;
-        let answer = self.client.send(request, ANSWER_MAX).await.map_err(|e| NotSent(e.to_string()))?;
+        let answer = self.client.call(Call::AlertWebhook, request, ANSWER_MAX).await.map_err(|e| NotSent(e.to_string()))?;
         match answer.status {
             status if status.is_success() => Ok(()),
             status => Err(NotSent(format!("it answered with status {status}"))),

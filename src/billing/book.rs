@@ -225,7 +225,7 @@ impl Book {
                 Some(delta) if *delta == pro.delta => continue,
                 Some(delta) => {
                     // The first amount stands (it may have been spent); a person has to look.
-                    tracing::error!(alert = "allowance-differs", account = %self.account, event = %item.key, entry_key = pro.key, stored = delta, now = pro.delta, "an allowance entry differs from what the plan gives today");
+                    tracing::error!(alert = "allowance-differs", account = %self.account, event = %item.key, event_id = %item.id, entry_key = pro.key, stored = delta, now = pro.delta, "an allowance entry differs from what the plan gives today");
                     continue;
                 }
                 None => {
@@ -246,7 +246,7 @@ impl Book {
                     packs.push((purchase.id.clone(), purchase.bottles, period));
                 }
                 Some(stored) if stored != pack.delta => {
-                    tracing::error!(alert = "pack-differs", account = %self.account, event = %item.key, entry_key = pack.key, stored, now = pack.delta, "a pack's entry differs from what was bought");
+                    tracing::error!(alert = "pack-differs", account = %self.account, event = %item.key, event_id = %item.id, entry_key = pack.key, stored, now = pack.delta, "a pack's entry differs from what was bought");
                 }
                 Some(_) => {}
             }
@@ -265,7 +265,7 @@ impl Book {
                 }
                 // What is written stays; a person has to look.
                 Some((kind, stored)) if (*kind, stored) != (movement.kind, &movement.money) => {
-                    tracing::error!(alert = "movement-differs", account = %self.account, event = %item.key, movement_key = movement.key, %stored, now = %movement.money, "a movement of money differs from what the ledger says");
+                    tracing::error!(alert = "movement-differs", account = %self.account, event = %item.key, event_id = %item.id, movement_key = movement.key, %stored, now = %movement.money, "a movement of money differs from what the ledger says");
                 }
                 Some(_) => {}
             }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use sqlx::PgConnection;
-use sqlx::postgres::types::PgInterval;
 
+use crate::db::interval;
 use crate::domain::ids::EventId;
 
 /// The newest event about each dispute that is open, or was first heard of within `fresh`; the newest dispute first, and no more
 /// than `limit`. What a provider has no other word for counts as open: nobody may miss it.
 pub async fn to_answer(conn: &mut PgConnection, fresh: Duration, limit: i64) -> sqlx::Result<Vec<EventId>> {
-    let fresh = PgInterval { months: 0, days: 0, microseconds: i64::try_from(fresh.as_micros()).unwrap_or(i64::MAX) };
+    let fresh = interval(fresh);
     sqlx::query_scalar!(
         r#"select (array_agg(event_id order by occurred_ns desc, event_id desc))[1] as "id!: EventId"
            from facts where kind = 'dispute' group by object

@@ -63,11 +63,12 @@ async fn grant(
     let at = Instant::from_datetime(now);
     let delivery = delivery(account, found, at);
     let stored = store::store(&mut *conn, &[&delivery], Clock::At(at)).await?;
-    let Some(stored) = stored.into_iter().next().filter(|stored| !stored.copy) else {
+    let Some(stored) = stored.into_iter().next() else { return Ok(()) };
+    if stored.copy {
         // Its event is stored and its entry is not there: something for the check of the books, not for a second grant.
-        tracing::error!(alert = "books", event = %delivery.key, "a period was opened before and has no Pro entry");
+        tracing::error!(alert = "books", event = %delivery.key, event_id = %stored.id, "a period was opened before and has no Pro entry");
         return Ok(());
-    };
+    }
     let token = LeaseToken::fresh();
     queue::take(&mut *conn, stored.id, token).await?;
     let item = Item {

@@ -150,7 +150,7 @@ fn owner(
     let user = whose.user.as_ref().and_then(|u| accounts.get(u)).copied();
     match (user, mapped) {
         (Some(user), Some((customer, Some(other)))) if user != other => {
-            tracing::error!(event = %item.key, alert = "claimed-by-two", %customer, "a customer id is claimed by two people");
+            tracing::error!(event = %item.key, event_id = %item.id, alert = "claimed-by-two", %customer, "a customer id is claimed by two people");
             Err(Reason::ClaimedByTwo { customer: customer.0.clone() })
         }
         (Some(user), _) => Ok(user),

@@ -26,6 +26,7 @@ mod reconcile;
 mod replay;
 mod serve;
 mod session_key;
+mod signals;
 mod test_alert;
 
 /// Billing state that stays correct however events repeat, arrive late, or fail half-way.

@@ -20,6 +20,7 @@ use crate::intake::Intake;
 use crate::local_kinde;
 use crate::reconcile;
 use crate::replayer;
+use crate::scrape::{self, Scrape};
 use crate::sessions::{self, Sessions};
 use crate::wake::Wake;
 use crate::web::live::Live;
@@ -29,6 +30,7 @@ use crate::worker;
 use super::database::Database;
 use super::parts::{self, Keys};
 use super::session_key;
+use super::signals;
 
 /// Claims side by side in one process.
 const WORKER_LANES: usize = 2;
@@ -37,6 +39,16 @@ const WORKER_LANES: usize = 2;
 pub struct Roles {
     pub web: bool,
     pub worker: bool,
+}
+
+impl Roles {
+    const fn name(self) -> &'static str {
+        match (self.web, self.worker) {
+            (true, false) => "web",
+            (false, true) => "worker",
+            _ => "serve",
+        }
+    }
 }
 
 pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
@@ -57,6 +69,8 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
     if let Some(listener) = &listener {
         config.listens_on(listener.local_addr()?);
     }
+    let metrics = signals::bind(&config).await?;
+    signals::traces(&config, roles.name())?;
     let local_kinde_at = match roles.web && config.wants_local_kinde() {
         true => Some(local_kinde::server::bind(&config.local_kinde_addr).await.context(LOCAL_KINDE_PORT)?),
         false => None,
@@ -77,9 +91,11 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
     let kinde = kinde.as_ref().zip(jwks.as_ref());
     let providers = Arc::new(parts::providers(&config, kinde)?);
     let mut running = tokio::task::JoinSet::new();
+    let mut pools = Vec::new();
 
     if roles.worker {
         let pool = db::pool(&database.options, db::Use::Worker);
+        pools.push((db::Use::Worker, pool.clone()));
         let rules = parts::rules(&config);
         parts::check_tenant(&pool, &rules).await?;
         let sources = providers.configured();
@@ -89,12 +105,14 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
         running.spawn(alerts::run(watched, stop.clone()));
         if let Some(minute) = night {
             let pool = db::pool(&database.options, db::Use::Reconcile);
+            pools.push((db::Use::Reconcile, pool.clone()));
             let reconciler = parts::reconciler(pool, Arc::clone(&providers), rules.clone(), wake.clone(), stop.clone());
             running.spawn(reconcile::night::run(reconciler, minute));
         }
         running.spawn(housekeeping::run(pool.clone(), config.retention, stop.clone()));
         running.spawn(replayer::run(parts::replayer(pool.clone(), &wake), stop.clone()));
         let bell = parts::bell(db::pool(&database.options, db::Use::Reminders), &config, rules.clone(), checkpoints.clone());
+        pools.push((db::Use::Reminders, bell.pool.clone()));
         if let Some(courier) = parts::courier(&bell.pool, &config, checkpoints.clone())? {
             running.spawn(courier::run(courier, stop.clone()));
         }
@@ -105,12 +123,14 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
     if let Some(listener) = listener {
         let sign_in = kinde.map(|(kinde, jwks)| parts::sign_in(&config, kinde, jwks, &providers, &wake)).transpose()?.flatten();
         let pool = db::pool(&database.options, db::Use::Web);
+        pools.push((db::Use::Web, pool.clone()));
         if sign_in.is_some() {
             parts::check_tenant(&pool, &parts::rules(&config)).await?;
         }
         running.spawn(sessions::clean(Sessions::new(pool.clone()), stop.clone()));
-        let intake =
-            Intake::start(db::pool(&database.options, db::Use::Intake), Arc::clone(&providers), wake.clone(), checkpoints);
+        let intake_pool = db::pool(&database.options, db::Use::Intake);
+        pools.push((db::Use::Intake, intake_pool.clone()));
+        let intake = Intake::start(intake_pool, Arc::clone(&providers), wake.clone(), checkpoints);
         let state = AppState {
             live: Live::new(pool.clone(), stop.clone()),
             pool,
@@ -131,6 +151,11 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
     } else {
         say!("The worker runs. Ctrl-C stops it.");
     }
+    if let Some(listener) = metrics {
+        say!("Metrics are at http://{}/metrics.", listener.local_addr()?);
+        let scrape = Scrape::new(pools, db::pool(&database.options, db::Use::Scrape));
+        running.spawn(scrape::serve(listener, scrape, stop.clone()));
+    }
 
     let ended_by_itself = tokio::select! {
         () = signals.come() => false,
@@ -146,6 +171,8 @@ pub async fn run(mut config: Config, roles: Roles) -> anyhow::Result<ExitCode> {
         () = async { while running.join_next().await.is_some() {} } => {}
         _ = signals.interrupt.recv() => tracing::warn!("stopped at once; leases end by themselves"),
     }
+    // After all that makes spans.
+    signals::flush().await;
     if let Some(local_kinde) = local_kinde {
         local_kinde.stop().await;
     }

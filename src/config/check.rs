@@ -79,6 +79,7 @@ impl Settings {
             plans,
             mail: mail(given(self.smtp_url.as_deref()), given(self.mail_from.as_deref()))?,
             alerts: self.alerts()?,
+            signals: self.signals.check()?,
             retention: retention(given(Some(&self.retention_days)).unwrap_or(RETENTION_DAYS))?,
             nightly: nightly(given(self.reconcile_at.as_deref()))?,
         })
@@ -311,7 +312,8 @@ mod tests {
     fn an_empty_setting_counts_as_not_given() {
         let names = "addr url data kinde-domain kinde-issuer kinde-client-id kinde-client-secret kinde-m2m-client-id kinde-m2m-client-secret session-key operators \
                      local-kinde-addr database-url pg-bin retention-days smtp-url mail-from stripe-secret-key stripe-webhook-secret \
-                     stripe-price-pro stripe-price-pack stripe-api-base alert-webhook-url alert-webhook-secret alert-email";
+                     stripe-price-pro stripe-price-pack stripe-api-base alert-webhook-url alert-webhook-secret alert-email \
+                     metrics-addr otlp-endpoint otlp-headers otlp-protocol otel-service-name";
         let empty: Vec<String> = names.split_whitespace().map(|name| format!("--{name}=")).collect();
         let keys = ["--pro-plan-keys= ", "--free-plan-keys="].map(str::to_owned);
         let args: Vec<&str> = empty.iter().chain(&keys).map(String::as_str).collect();

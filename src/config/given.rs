@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::signals::SignalSettings;
 use super::stripe::StripeSettings;
 
 /// Settings as they were given. An empty value counts as not given.
@@ -76,7 +77,7 @@ pub struct Settings {
     #[arg(long, global = true, env = "MAIL_FROM", value_name = "ADDRESS")]
     pub(super) mail_from: Option<String>,
     /// Where alerts are posted to as signed JSON (Standard Webhooks)
-    #[arg(long, global = true, env = "ALERT_WEBHOOK_URL", value_name = "URL")]
+    #[arg(long, global = true, env = "ALERT_WEBHOOK_URL", hide_env_values = true, value_name = "URL")]
     pub(super) alert_webhook_url: Option<String>,
     /// What they are signed with: whsec_ and the base64 of 24 to 64 random bytes
     #[arg(long, global = true, env = "ALERT_WEBHOOK_SECRET", hide_env_values = true, value_name = "SECRET")]
@@ -84,6 +85,8 @@ pub struct Settings {
     /// Who gets alerts by e-mail; needs SMTP_URL and MAIL_FROM
     #[arg(long, global = true, env = "ALERT_EMAIL", value_name = "ADDRESS")]
     pub(super) alert_email: Option<String>,
+    #[command(flatten)]
+    pub(super) signals: SignalSettings,
     /// Bodies and receipts of settled events are forgotten after this many days; keys, facts and ledgers never
     #[arg(long, global = true, env = "BOTTLE_RETENTION_DAYS", value_name = "DAYS", default_value = RETENTION_DAYS)]
     pub(super) retention_days: String,

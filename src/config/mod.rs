@@ -7,6 +7,7 @@
 pub mod check;
 pub mod given;
 mod production;
+pub mod signals;
 pub mod stripe;
 
 use std::collections::BTreeSet;
@@ -34,6 +35,8 @@ pub struct Config {
     /// None: no mail is sent.
     pub mail: Option<MailServer>,
     pub alerts: Alerts,
+    /// Where metrics and traces go.
+    pub signals: signals::Signals,
     /// How long bodies and receipts of settled events are kept.
     pub retention: Duration,
     pub nightly: Nightly,

@@ -10,5 +10,7 @@ pub mod period;
 pub mod plain;
 pub mod plan;
 pub mod reason;
+pub mod reason_code;
 pub mod told;
+pub mod word;
 pub mod zone;

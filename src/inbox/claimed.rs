@@ -1,5 +1,7 @@
 //! A stored event as a run has it in hand, whether it was claimed or is only rehearsed.
 
+use std::fmt;
+
 use time::OffsetDateTime;
 
 use crate::domain::event::Source;
@@ -7,7 +9,7 @@ use crate::domain::ids::{AccountId, EventId, EventKey, LeaseToken};
 use crate::domain::instant::Instant;
 
 /// An event in the hands of a worker.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Claimed {
     pub id: EventId,
     pub token: LeaseToken,
@@ -24,8 +26,20 @@ pub struct Claimed {
     pub attempts: i32,
     /// Claims since the last verdict, this one included.
     pub claims: i32,
+    /// Whoever had it before let the lease end.
+    pub lease_ended: bool,
     pub account: Option<AccountId>,
     pub replayed_by: Option<String>,
+}
+
+/// Without what was said: that is for nobody but whom it is about.
+impl fmt::Debug for Claimed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, source, key, kind, attempts, claims, .. } = self;
+        let mut shown = f.debug_struct("Claimed");
+        shown.field("id", id).field("source", source).field("key", key).field("kind", kind);
+        shown.field("attempts", attempts).field("claims", claims).finish_non_exhaustive()
+    }
 }
 
 /// A row of `inbox_events`, as far as a run needs it.
@@ -40,6 +54,7 @@ pub(super) struct ClaimedRow {
     pub claimed_at: OffsetDateTime,
     pub attempts: i32,
     pub claims: i32,
+    pub lease_ended: bool,
     pub account: Option<AccountId>,
     pub replayed_by: Option<String>,
 }
@@ -58,6 +73,7 @@ impl Claimed {
             claimed: Instant::from_datetime(row.claimed_at),
             attempts: row.attempts,
             claims: row.claims,
+            lease_ended: row.lease_ended,
             account: row.account,
             replayed_by: row.replayed_by,
         })

@@ -114,7 +114,7 @@ pub async fn as_claimed(db: impl PgExecutor<'_>, ids: &[EventId]) -> sqlx::Resul
     let rows = sqlx::query_as!(
         ClaimedRow,
         r#"select id as "id: EventId", source, dedupe_key as "key: EventKey", type as kind, body, occurred_ns, received_at,
-                  received_at as claimed_at, attempts, 1 as "claims!", account_id as "account: AccountId", null::text as replayed_by
+                  received_at as claimed_at, attempts, 1 as "claims!", false as "lease_ended!", account_id as "account: AccountId", null::text as replayed_by
            from inbox_events where id = any($1) order by id"#,
         &ids
     )

@@ -7,7 +7,8 @@
 use std::time::Duration;
 
 use sqlx::PgConnection;
-use sqlx::postgres::types::PgInterval;
+
+use crate::db::interval;
 
 /// Rows changed in one transaction: it holds its locks for milliseconds.
 pub const BATCH: i64 = 500;
@@ -32,7 +33,7 @@ impl Pruned {
 /// # Errors
 /// The database's.
 pub async fn batch(conn: &mut PgConnection, age: Duration) -> sqlx::Result<Pruned> {
-    let age = PgInterval { months: 0, days: 0, microseconds: i64::try_from(age.as_micros()).unwrap_or(i64::MAX) };
+    let age = interval(age);
     let bodies = sqlx::query!(
         "with old as (
              select id from inbox_events

@@ -24,7 +24,7 @@ pub async fn claim(db: impl PgExecutor<'_>, limit: i64, lease_secs: f64, clock: 
     let rows = sqlx::query_as!(
         ClaimedRow,
         r#"with due as materialized (
-               select id from inbox_events
+               select id, status = 'processing' as lease_ended from inbox_events
                where status in ('received', 'processing', 'failed', 'parked') and due_at <= coalesce($1, now())
                order by due_at, id
                limit $2
@@ -36,7 +36,7 @@ pub async fn claim(db: impl PgExecutor<'_>, limit: i64, lease_secs: f64, clock: 
            from due where e.id = due.id
            returning e.id as "id: EventId", e.source, e.dedupe_key as "key: EventKey", e.type as kind, e.body, e.occurred_ns,
                      e.received_at, e.attempts, e.claims, e.account_id as "account: AccountId", e.replayed_by,
-                     coalesce($1, now()) as "claimed_at!""#,
+                     coalesce($1, now()) as "claimed_at!", due.lease_ended as "lease_ended!""#,
         clock.param(),
         limit,
         token.0,

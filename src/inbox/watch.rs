@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use sqlx::PgConnection;
-use sqlx::postgres::types::PgInterval;
 use time::OffsetDateTime;
 
-use crate::domain::event::{Delivery, Source};
+use crate::db::interval;
+use crate::domain::event::{Delivery, Source, Status};
 use crate::domain::ids::EventId;
 
 /// Ids that are named; there may be more.
 pub const NAMED: i64 = 20;
+
+/// Rows that are counted at most.
+const COUNTED: i64 = 50_000;
 
 /// Events that died and were not run again, newest first.
 ///
@@ -91,6 +94,37 @@ pub async fn newest(conn: &mut PgConnection) -> sqlx::Result<EventId> {
     sqlx::query_scalar!(r#"select coalesce(max(id), 0) as "id!: EventId" from inbox_events"#).fetch_one(conn).await
 }
 
-fn interval(of: Duration) -> PgInterval {
-    PgInterval { months: 0, days: 0, microseconds: i64::try_from(of.as_micros()).unwrap_or(i64::MAX) }
+/// How many open events there are by status, and how many are dead. Beyond fifty thousand nobody counts on: then it is of those
+/// that are due first.
+///
+/// # Errors
+/// The database's.
+pub async fn depth(conn: &mut PgConnection) -> sqlx::Result<Vec<(Status, i64)>> {
+    let rows = sqlx::query!(
+        r#"select status as "status!", count(*) as "count!"
+           from (select status from inbox_events where status in ('received', 'processing', 'failed', 'parked')
+                 order by due_at, id limit $1) open
+           group by status
+           union all
+           select 'dead', count(*) from (select from inbox_events where status = 'dead' limit $1) dead"#,
+        COUNTED
+    )
+    .fetch_all(conn)
+    .await?;
+    let status = |text: &str| text.parse().map_err(|e| sqlx::Error::Decode(Box::new(e)));
+    rows.into_iter().map(|row| Ok((status(&row.status)?, row.count))).collect()
+}
+
+/// For how long the event that waits longest has been due; zero while none is.
+///
+/// # Errors
+/// The database's.
+pub async fn oldest_due(conn: &mut PgConnection) -> sqlx::Result<Duration> {
+    let secs = sqlx::query_scalar!(
+        r#"select extract(epoch from clock_timestamp() - due_at)::float8 as "secs!" from inbox_events
+           where status in ('received', 'processing', 'failed', 'parked') and due_at <= now() order by due_at, id limit 1"#
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(secs.and_then(|secs| Duration::try_from_secs_f64(secs).ok()).unwrap_or_default())
 }

@@ -11,10 +11,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::checkpoint::{Break, Checkpoints, Step};
 use crate::clock::Clock;
+use crate::db;
 use crate::domain::event::{Delivery, Source};
 use crate::domain::ids::EventKey;
 use crate::inbox::store::{self, Stored};
 use crate::providers::{Providers, VerifyError};
+use crate::telemetry::labels::Arrival;
+use crate::telemetry::spans::{Name, Span};
 use crate::wake::Wake;
 
 pub mod batch;
@@ -31,6 +34,18 @@ const STATEMENT_WITHIN: Duration = Duration::from_secs(3);
 pub struct Receipt {
     pub event: EventKey,
     pub copy: bool,
+    /// It says something else than the first delivery of this event, which stands.
+    pub conflict: bool,
+}
+
+impl Receipt {
+    pub const fn arrival(&self) -> Arrival {
+        match self {
+            Self { conflict: true, .. } => Arrival::Conflict,
+            Self { copy: true, .. } => Arrival::Copy,
+            _ => Arrival::Stored,
+        }
+    }
 }
 
 /// Why a delivery was not stored.
@@ -68,19 +83,40 @@ impl Intake {
     /// [`Refusal`], within [`ANSWER_WITHIN`]. After `Unavailable` a row may exist that nobody was told of.
     pub async fn receive(&self, source: Source, headers: &HeaderMap, body: &[u8]) -> Result<Receipt, Refusal> {
         let deadline = Instant::now() + ANSWER_WITHIN;
+        let mut span = Span::root(Name::Deliver);
+        span.word("bottle.source", source.as_str());
         let verified = timeout_at(deadline, self.providers.verify(source, headers, body)).await;
-        let delivery = match verified {
-            Ok(Some(Ok(delivery))) => delivery,
-            Ok(Some(Err(VerifyError::NotGenuine { why }))) => return Err(Refusal::NotGenuine(why)),
-            Ok(Some(Err(VerifyError::CannotTell { why }))) => return Err(Refusal::Unavailable(why)),
-            Ok(None) => return Err(Refusal::NotConfigured),
-            Err(_) => return Err(Refusal::Unavailable("the provider's keys did not come in time".to_owned())),
+        let refused = match verified {
+            Ok(Some(Ok(delivery))) => return self.keep(source, delivery, deadline, span).await,
+            Ok(Some(Err(VerifyError::NotGenuine { why }))) => Refusal::NotGenuine(why),
+            Ok(Some(Err(VerifyError::CannotTell { why }))) => Refusal::Unavailable(why),
+            Ok(None) => Refusal::NotConfigured,
+            Err(_) => Refusal::Unavailable("the provider's keys did not come in time".to_owned()),
         };
+        span.forget();
+        Err(refused)
+    }
+
+    async fn keep(&self, source: Source, delivery: Delivery, deadline: Instant, mut span: Span) -> Result<Receipt, Refusal> {
         let event = delivery.key.clone();
-        match timeout_at(deadline, self.batcher.store(delivery, deadline)).await {
-            Ok(Ok(stored)) => Ok(Receipt { event, copy: stored.copy }),
-            Ok(Err(why)) => Err(Refusal::Unavailable(why)),
-            Err(_) => Err(Refusal::Unavailable("the database did not answer in time".to_owned())),
+        let stored = match timeout_at(deadline, self.batcher.store(delivery, deadline)).await {
+            Ok(stored) => stored,
+            Err(_) => Err("the database did not answer in time".to_owned()),
+        };
+        // What is not genuine leaves no span: whoever posts to us could fill the queue of those that tell something.
+        match stored {
+            Ok(stored) => {
+                span.delivers(source, &event, !stored.copy);
+                let receipt = Receipt { event, copy: stored.copy, conflict: stored.conflict };
+                span.word("bottle.outcome", receipt.arrival().as_str());
+                Ok(receipt)
+            }
+            Err(why) => {
+                span.delivers(source, &event, false);
+                span.word("bottle.outcome", Arrival::Unavailable.as_str());
+                span.fail("not stored");
+                Err(Refusal::Unavailable(why))
+            }
         }
     }
 }
@@ -117,7 +153,11 @@ pub async fn accept(
 ) -> Result<Vec<Stored>, AcceptError> {
     let keys: Vec<&EventKey> = batch.iter().map(|d| &d.key).collect();
     checkpoints.reach(Step::BeforeStore, &keys).await?;
-    let mut connection = pool.acquire().await?;
+    let mut connection = match clock {
+        Clock::Database => db::acquire(pool, db::Use::Intake).await?,
+        // A demonstration, through a pool of its own.
+        Clock::At(_) => pool.acquire().await?,
+    };
     let Ok(stored) = timeout(STATEMENT_WITHIN, store::store(&mut *connection, batch, clock)).await else {
         // Given back, it would take a place in the pool until TCP gives up on it, which is a quarter of an hour.
         drop(connection.detach());
@@ -126,12 +166,12 @@ pub async fn accept(
     let stored = stored?;
     drop(connection);
     for (delivery, stored) in batch.iter().zip(&stored) {
-        tracing::info!(event = %delivery.key, r#type = delivery.kind, copy = stored.copy, "delivery stored");
+        tracing::info!(event = %delivery.key, event_id = %stored.id, r#type = delivery.kind, copy = stored.copy, "delivery stored");
         if stored.conflict {
-            tracing::error!(event = %delivery.key, alert = "conflict", "a genuine delivery says something else under a known event id; the first stands");
+            tracing::error!(event = %delivery.key, event_id = %stored.id, alert = "conflict", "a genuine delivery says something else under a known event id; the first stands");
         }
         if stored.other_header {
-            tracing::warn!(event = %delivery.key, webhook_id = delivery.webhook_id, "the webhook-id differs from the first delivery's; the signed event id decides");
+            tracing::warn!(event = %delivery.key, event_id = %stored.id, webhook_id = delivery.webhook_id, "the webhook-id differs from the first delivery's; the signed event id decides");
         }
     }
     checkpoints.reach(Step::Stored, &keys).await?;

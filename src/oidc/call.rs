@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{MAX_ANSWER, OidcError};
 use crate::outbound::{self, OutboundError};
+use crate::telemetry::labels::Call;
 
 pub(super) type Answer = StandardTokenResponse<Extra, BasicTokenType>;
 
@@ -56,7 +57,7 @@ impl<'c> AsyncHttpClient<'c> for Guarded<'_> {
     fn call(&'c self, request: HttpRequest) -> Self::Future {
         Box::pin(async move {
             let request = request.try_into().map_err(OutboundError::Unavailable)?;
-            let answer = self.0.send(request, MAX_ANSWER).await?;
+            let answer = self.0.call(Call::KindeSignIn, request, MAX_ANSWER).await?;
             // The library takes whatever is no 200 for a refusal of this request, and a server in trouble has judged nothing.
             if answer.status.is_server_error() || answer.status == reqwest::StatusCode::TOO_MANY_REQUESTS {
                 return Err(OutboundError::Status(answer.status));

@@ -24,6 +24,7 @@ use crate::config::{Client, Kinde};
 use crate::jwks::Jwks;
 use crate::jwks::token::TokenError;
 use crate::outbound::{self, OutboundError};
+use crate::telemetry::labels::Call;
 use call::Guarded;
 use discovery::{Discovery, Endpoints};
 use id_token::{Demands, Identity};
@@ -212,7 +213,7 @@ impl Oidc {
             .bearer_auth(&tokens.access)
             .build()
             .map_err(|error| away(OutboundError::Unavailable(error.without_url())))?;
-        let answer = self.inner.http.send(request, MAX_ANSWER).await.map_err(away)?;
+        let answer = self.inner.http.call(Call::KindeSignIn, request, MAX_ANSWER).await.map_err(away)?;
         match answer.status {
             StatusCode::OK => {}
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Err(OidcError::SignInAgain),

@@ -13,6 +13,10 @@ pub(super) enum Reach {
     /// The host is this machine by name or number: nothing but this machine.
     Loopback,
     Public,
+    /// This machine and the private network it is in.
+    Near,
+    /// A party of our own, wherever it is.
+    Anywhere,
 }
 
 impl Reach {
@@ -20,6 +24,8 @@ impl Reach {
         match self {
             Self::Loopback => ip.to_canonical().is_loopback(),
             Self::Public => is_public(ip),
+            Self::Near => is_near(ip),
+            Self::Anywhere => is_near(ip) || is_public(ip),
         }
     }
 }
@@ -43,6 +49,36 @@ pub(super) fn reach(base: &Url) -> Result<Reach, &'static str> {
         ("https", _) | ("http", Reach::Loopback) => Ok(reach),
         ("http", Reach::Public) => Err("plain http is for this machine only"),
         _ => Err("neither https nor http"),
+    }
+}
+
+/// As [`reach`], for a party of our own: in plain http it is near, by https it may be anywhere. Where clouds keep their metadata
+/// is neither.
+pub(super) fn reach_of_ours(base: &Url) -> Result<Reach, &'static str> {
+    if !base.username().is_empty() || base.password().is_some() {
+        return Err("an address with credentials in it");
+    }
+    let reach = match base.scheme() {
+        "https" => Reach::Anywhere,
+        "http" => Reach::Near,
+        _ => return Err("neither https nor http"),
+    };
+    let host = base.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    match host.parse::<IpAddr>() {
+        Ok(ip) if !reach.allows(ip) && reach == Reach::Near => Err("plain http is for this machine and its private network only"),
+        Ok(ip) if !reach.allows(ip) => Err("an address inside a reserved network"),
+        _ => Ok(reach),
+    }
+}
+
+fn is_near(ip: IpAddr) -> bool {
+    match ip.to_canonical() {
+        // Carrier-grade NAT's range is also what some clouds give to containers.
+        IpAddr::V4(ip) => {
+            let [a, b, ..] = ip.octets();
+            ip.is_loopback() || ip.is_private() || (a == 100 && (64..128).contains(&b))
+        }
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local(),
     }
 }
 

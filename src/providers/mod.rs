@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use reqwest::header::HeaderMap;
-use time::OffsetDateTime;
 
 use crate::clock::Clock;
 use crate::domain::ask_again::{self, Party};
@@ -159,7 +158,7 @@ pub enum DoorError {
 }
 
 /// A stored event, as far as its provider's arm needs it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct StoredEvent<'a> {
     pub source: Source,
     /// The provider's id of it, for the log.
@@ -331,7 +330,7 @@ impl Providers {
         let told = Self::read(event)?;
         let Some(provider) = provider.filter(|_| is_worth_asking(&told)) else { return Ok(told) };
         let answered = provider.ask(&told, clock, round).await;
-        let age = age(event.received, clock);
+        let age = age(&event);
         let doubt = match answered {
             Ok(None) => return Ok(told),
             Ok(Some(answer)) => match contradiction(&told, &answer).filter(|_| !heard_late(&told, event.received)) {
@@ -425,13 +424,9 @@ fn heard_late(told: &Told, received: Instant) -> bool {
     u64::try_from(received.nanos().saturating_sub(at.nanos())).is_ok_and(|late| Duration::from_nanos(late) >= LAG_MAX)
 }
 
-/// How long ago we heard of an event.
-fn age(received: Instant, clock: Clock) -> Duration {
-    let now = match clock {
-        Clock::At(at) => at,
-        Clock::Database => Instant::from_datetime(OffsetDateTime::now_utc()),
-    };
-    Duration::from_nanos(u64::try_from(now.nanos().saturating_sub(received.nanos())).unwrap_or_default())
+/// How long ago we heard of an event, by the one clock that says both: a process may be wrong about the time.
+fn age(event: &StoredEvent<'_>) -> Duration {
+    Duration::from_nanos(u64::try_from(event.asked.nanos().saturating_sub(event.received.nanos())).unwrap_or_default())
 }
 
 fn told(reading: kinde::Reading) -> Result<Told, ResolveError> {

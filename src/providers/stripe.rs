@@ -16,6 +16,8 @@ mod objects;
 mod reading;
 mod signature;
 
+use std::fmt;
+
 use reqwest::header::HeaderMap;
 use time::OffsetDateTime;
 
@@ -29,7 +31,6 @@ use envelope::Envelope;
 use reading::Shop;
 
 /// One Stripe account in one of its modes.
-#[derive(Debug)]
 pub struct Stripe {
     api: Api,
     secrets: Vec<String>,
@@ -57,8 +58,7 @@ pub const READ: [&str; 17] = [
     "charge.dispute.closed",
 ];
 
-/// What a Stripe account needs to be known by.
-#[derive(Debug)]
+/// What a Stripe account needs to be known by. Half of it is secret, so it is not for printing.
 pub struct Settings {
     pub client: Client,
     /// A secret or restricted key.
@@ -72,6 +72,12 @@ pub struct Settings {
     pub price_pack: Option<String>,
     /// Whose people are meant where a checkout of ours names one.
     pub tenant: String,
+}
+
+impl fmt::Debug for Stripe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stripe").field("shop", &self.shop).finish_non_exhaustive()
+    }
 }
 
 impl Stripe {

@@ -21,7 +21,7 @@ use crate::inbox::search::{self, Filter, Rest};
 use super::{PER_SECOND, note};
 
 /// Its events that may be in the queue at once.
-pub const IN_FLIGHT: i32 = 8;
+pub const IN_FLIGHT: i32 = 3;
 /// How long a bulk replay is its worker's. Each step renews it.
 const LEASE_SECS: i64 = 15;
 /// Different reasons that are counted apart.

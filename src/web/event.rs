@@ -46,7 +46,7 @@ pub async fn replay(person: Person, State(app): State<AppState>, id: Id) -> Resp
     match request(&app, &person, id).await {
         Ok(true) => {
             app.wake.wake();
-            tracing::info!(event = %id, account = %person.account, "replay requested by the event's owner");
+            tracing::info!(event_id = %id, account = %person.account, "replay requested by the event's owner");
             Redirect::to(&format!("/account/events/{id}#replay")).into_response()
         }
         // It is somebody else's, or it cannot be replayed just now: the page itself tells which.

@@ -23,6 +23,8 @@ use super::{
     money_file, ops, own_forms, portal, reminder, reminders, webhooks,
 };
 use crate::sessions::{ABSOLUTE, Sessions};
+use crate::telemetry::labels::Part;
+use crate::telemetry::metrics;
 
 /// No inline script or style anywhere; forms post to us alone, and what they are answered with may lead to Kinde.
 const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; script-src 'self'; connect-src 'self'; \
@@ -143,6 +145,7 @@ fn always(name: &'static str, value: HeaderValue) -> SetResponseHeaderLayer<Head
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
 fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    metrics::panic(Part::Web);
     tracing::error!(panic = text.unwrap_or("no message"), "a request handler panicked");
     error::failed()
 }

@@ -1,10 +1,11 @@
 //! The handler's transaction: re-check the lease, apply, mark, commit; and how the events of one claim part when it fails.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::pool::PoolConnection;
 use sqlx::{Connection as _, PgConnection, Postgres};
+use time::OffsetDateTime;
 use tokio::time::timeout;
 
 use crate::billing::apply::{self, Item, Verdict};
@@ -15,6 +16,8 @@ use crate::domain::reason::Reason;
 use crate::domain::told::Told;
 use crate::inbox::claimed::Claimed;
 use crate::inbox::queue::{self, Settlement};
+use crate::telemetry::metrics;
+use crate::telemetry::spans::{Name, Span};
 
 use super::process::{Charge, Engine, Outcome, Ready, caught};
 use super::trouble::Trouble;
@@ -54,15 +57,23 @@ impl Engine {
     /// A database that falls silent in the middle (its machine is gone) is left, and the connection with it: given back, it
     /// would take a place in the pool until TCP gives up on it, which is a quarter of an hour.
     async fn handle_in_time(&self, batch: &[Ready]) -> Result<Vec<Outcome>, Trouble> {
-        let mut connection = self.pool.acquire().await?;
-        match timeout(ANSWER_WITHIN, self.handle(&mut connection, batch)).await {
+        let mut connection = self.acquire().await?;
+        let (began, mut span) = (Instant::now(), Span::child(Name::Apply));
+        let handled = match timeout(ANSWER_WITHIN, self.handle(&mut connection, batch, &mut span)).await {
             Ok(outcomes) => outcomes,
             Err(_) => Err(left_alone(connection).into()),
+        };
+        if self.is_live() {
+            metrics::handler(began.elapsed());
         }
+        if handled.is_err() {
+            span.fail("rolled back");
+        }
+        handled
     }
 
     /// The handler's transaction. Nothing in it waits for anything but the database.
-    async fn handle(&self, connection: &mut PgConnection, batch: &[Ready]) -> Result<Vec<Outcome>, Trouble> {
+    async fn handle(&self, connection: &mut PgConnection, batch: &[Ready], span: &mut Span) -> Result<Vec<Outcome>, Trouble> {
         let Some(first) = batch.first() else { return Ok(Vec::new()) };
         let token = first.event.token;
         let ids: Vec<EventId> = batch.iter().map(|r| r.event.id).collect();
@@ -93,16 +104,34 @@ impl Engine {
         tx.commit().await?;
         self.checkpoints.reach(Step::Committed, &keys).await?;
 
+        for (ready, verdict) in ours.iter().zip(&applied.verdicts) {
+            self.tell(&ready.event, &verdict.reason, now, span);
+        }
         for (ready, settlement) in ours.iter().zip(&settlements) {
-            tracing::info!(event = %ready.event.key, status = %settlement.status, reason = settlement.reason, "event settled");
+            tracing::info!(event = %ready.event.key, event_id = %ready.event.id, status = %settlement.status, reason = settlement.reason, "event settled");
         }
         for (ready, verdict) in ours.iter().zip(&applied.verdicts) {
             if let Some(alert) = verdict.reason.alert() {
-                tracing::error!(event = %ready.event.key, alert = alert, reason = %verdict.reason, "a person has to look at this");
+                tracing::error!(event = %ready.event.key, event_id = %ready.event.id, alert = alert, reason = %verdict.reason, "a person has to look at this");
             }
         }
         outcomes.extend(settlements.iter().map(|s| Outcome::Settled { id: s.id, status: s.status }));
         Ok(outcomes)
+    }
+
+    /// Of a verdict that is committed.
+    fn tell(&self, event: &Claimed, reason: &Reason, now: OffsetDateTime, span: &mut Span) {
+        let (status, code) = (reason.status().as_str(), reason.code());
+        span.about(event.source, &event.key, event.id, &[("bottle.status", status), ("bottle.reason", code.as_str())]);
+        if self.is_live() {
+            metrics::verdict(event.source, code);
+            let lag = now - event.received.datetime();
+            if event.replayed_by.is_none()
+                && let Ok(lag) = lag.try_into()
+            {
+                metrics::lag(event.source, lag);
+            }
+        }
     }
 
     async fn answers(&self) -> bool {

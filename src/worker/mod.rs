@@ -17,6 +17,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::inbox::{history, queue};
+use crate::telemetry::labels::Part;
+use crate::telemetry::metrics;
+use crate::telemetry::spans::{Name, Span};
 use crate::wake::Wake;
 
 pub mod backoff;
@@ -79,6 +82,7 @@ pub async fn run(engine: Engine, lanes: usize, wake: Wake, stop: CancellationTok
 async fn lane(crew: Arc<Crew>, place: Lane, stop: CancellationToken) {
     while !stop.is_cancelled() {
         if AssertUnwindSafe(turns(&crew, place, &stop)).catch_unwind().await.is_err() {
+            metrics::panic(Part::Worker);
             tracing::error!(alert = "worker-panic", "a lane of the worker panicked; it starts again");
             idle(POLL, None, &stop).await;
         }
@@ -125,15 +129,28 @@ impl Crew {
         if pause.is_some() {
             pause::touch(&self.engine.pool, self.id).await?;
         }
-        let claimed = self.engine.claim(limit).await?;
-        if claimed.is_empty() {
-            return Ok(Turn::NothingDue);
+        let mut span = Span::root(Name::Claim);
+        let claimed = match self.engine.claim(limit).await {
+            Ok(claimed) if !claimed.is_empty() => claimed,
+            nothing => {
+                span.forget();
+                return nothing.map(|_| Turn::NothingDue);
+            }
+        };
+        metrics::leases_expired(claimed.iter().filter(|event| event.lease_ended).count());
+        span.count("bottle.events", claimed.len());
+        for event in &claimed {
+            span.about(event.source, &event.key, event.id, &[]);
         }
         let full = i64::try_from(claimed.len()).is_ok_and(|n| n == limit);
         if full {
             self.wake.wake(); // there may be work for another lane
         }
-        let outcomes = self.engine.process(claimed, charge).await;
+        let outcomes = span.within(self.engine.process(claimed, charge)).await;
+        drop(span);
+        for outcome in &outcomes {
+            metrics::attempt(outcome.as_attempt());
+        }
         self.tell_of_stuck(&outcomes).await;
         self.judge(&outcomes, full, now).await;
         Ok(Turn::Worked)
@@ -142,9 +159,10 @@ impl Crew {
     async fn tell_of_stuck(&self, outcomes: &[Outcome]) {
         let mut stuck = self.stuck.lock().await;
         for outcome in outcomes {
-            if let (Some(times), Outcome::Troubled { key, error, .. }) = (stuck.saw(outcome), outcome) {
+            if let (Some(times), Outcome::Troubled { id, key, error }) = (stuck.saw(outcome), outcome) {
                 tracing::error!(
                     event = %key,
+                    event_id = %id,
                     alert = "stuck",
                     times,
                     error,

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use sqlx::postgres::types::PgInterval;
 use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
+
+use crate::db::interval;
 
 /// Longer than between two probes. A row that was not touched for this long is a dead process's.
 const ALIVE: Duration = Duration::from_secs(180);
@@ -30,7 +31,7 @@ pub(super) async fn touch(db: impl PgExecutor<'_>, worker: Uuid) -> sqlx::Result
 
 /// The worker goes on. Rows of processes that went away paused go too.
 pub(super) async fn end(db: impl PgExecutor<'_>, worker: Uuid) -> sqlx::Result<()> {
-    sqlx::query!("delete from worker_pauses where worker = $1 or seen_at < now() - $2::interval", worker, alive())
+    sqlx::query!("delete from worker_pauses where worker = $1 or seen_at < now() - $2::interval", worker, interval(ALIVE))
         .execute(db)
         .await?;
     Ok(())
@@ -41,11 +42,10 @@ pub(super) async fn end(db: impl PgExecutor<'_>, worker: Uuid) -> sqlx::Result<(
 /// # Errors
 /// The database's.
 pub async fn paused(conn: &mut PgConnection) -> sqlx::Result<Vec<String>> {
-    sqlx::query_scalar!("select fingerprint from worker_pauses where seen_at > now() - $1::interval order by since", alive())
-        .fetch_all(conn)
-        .await
-}
-
-fn alive() -> PgInterval {
-    PgInterval { months: 0, days: 0, microseconds: i64::try_from(ALIVE.as_micros()).unwrap_or(i64::MAX) }
+    sqlx::query_scalar!(
+        "select fingerprint from worker_pauses where seen_at > now() - $1::interval order by since",
+        interval(ALIVE)
+    )
+    .fetch_all(conn)
+    .await
 }

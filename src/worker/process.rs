@@ -8,12 +8,14 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
-use sqlx::PgPool;
+use sqlx::pool::PoolConnection;
+use sqlx::{PgPool, Postgres};
 use tokio::time::timeout;
 
 use crate::billing::apply::{self, Rules, Verdict};
 use crate::checkpoint::{Checkpoints, Step};
 use crate::clock::Clock;
+use crate::db;
 use crate::domain::event::Status;
 use crate::domain::ids::{EventId, EventKey};
 use crate::domain::told::Told;
@@ -21,6 +23,9 @@ use crate::inbox::claimed::Claimed;
 use crate::inbox::queue;
 use crate::providers::round::Round;
 use crate::providers::{Providers, StoredEvent};
+use crate::telemetry::labels::{Attempt, Part};
+use crate::telemetry::metrics;
+use crate::telemetry::spans::{Name, Span};
 
 use super::handle::{ANSWER_WITHIN, item, left_alone};
 use super::trouble::Trouble;
@@ -78,6 +83,20 @@ pub enum Outcome {
     Stopped,
 }
 
+impl Outcome {
+    pub const fn as_attempt(&self) -> Attempt {
+        match self {
+            Self::Settled { status: Status::Applied, .. } => Attempt::Applied,
+            Self::Settled { status: Status::Ignored, .. } => Attempt::Ignored,
+            Self::Settled { status: Status::Parked, .. } => Attempt::Parked,
+            Self::Settled { .. } | Self::Failed { .. } => Attempt::Failed,
+            Self::Released | Self::Troubled { .. } => Attempt::Released,
+            Self::LeaseLost => Attempt::LeaseLost,
+            Self::Stopped => Attempt::Stopped,
+        }
+    }
+}
+
 /// A claimed event and what its provider's arm read in it.
 pub(super) struct Ready {
     pub event: Claimed,
@@ -86,7 +105,7 @@ pub(super) struct Ready {
 
 impl Engine {
     pub async fn claim(&self, limit: i64) -> sqlx::Result<Vec<Claimed>> {
-        let mut connection = self.pool.acquire().await?;
+        let mut connection = self.acquire().await?;
         match timeout(ANSWER_WITHIN, queue::claim(&mut *connection, limit, self.lease_secs, self.clock)).await {
             Ok(claimed) => claimed,
             Err(_) => Err(left_alone(connection)),
@@ -150,6 +169,15 @@ impl Engine {
         outcomes
     }
 
+    /// What has a clock of its own is a demonstration or a test: neither is counted.
+    pub(super) fn is_live(&self) -> bool {
+        self.clock == Clock::Database
+    }
+
+    pub(super) async fn acquire(&self) -> sqlx::Result<PoolConnection<Postgres>> {
+        if self.is_live() { db::acquire(&self.pool, db::Use::Worker).await } else { self.pool.acquire().await }
+    }
+
     /// Claims and runs until nothing is due.
     pub async fn drain(&self) -> sqlx::Result<Vec<Outcome>> {
         let mut outcomes = Vec::new();
@@ -183,18 +211,25 @@ impl Engine {
         if event.claims > CLAIMS_MAX {
             return Err(Halt::Unexplained);
         }
-        caught(async {
+        let mut span = Span::child(Name::Resolve);
+        span.about(event.source, &event.key, event.id, &[]);
+        let resolved = span.within(caught(async {
             let told = self.providers.resolve(stored(event), self.clock, round).await?;
             self.checkpoints.reach(Step::Resolved, &[&event.key]).await.map_err(Trouble::from)?;
             Ok(told)
-        })
-        .await
+        }));
+        let resolved: Result<Told, Halt> = resolved.await;
+        if let Err(halt) = &resolved {
+            span.fail(halt.as_word());
+        }
+        resolved
     }
 }
 
 /// A panic is trouble like any other: it is the event's, not the worker's.
 pub(super) async fn caught<T, E: From<Trouble>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
+        metrics::panic(Part::Handler);
         let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         Err(Trouble::Panic(text.unwrap_or_else(|| "no message".to_owned())).into())

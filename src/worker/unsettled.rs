@@ -12,9 +12,11 @@ use crate::domain::event::Status;
 use crate::domain::ids::EventId;
 use crate::domain::instant::Instant;
 use crate::domain::reason::{self, Reason};
+use crate::domain::reason_code::Code;
 use crate::inbox::claimed::Claimed;
 use crate::inbox::queue::{self, Failure};
 use crate::providers::ResolveError;
+use crate::telemetry::metrics;
 
 use super::backoff;
 use super::handle::{keys, settlement};
@@ -32,6 +34,21 @@ pub(super) enum Halt {
     Trouble(Trouble),
     Unexplained,
     Stopped,
+}
+
+impl Halt {
+    /// For a span: a word of ours.
+    pub(super) const fn as_word(&self) -> &'static str {
+        match self {
+            Self::Resolve(ResolveError::Unreadable(_)) => "unreadable",
+            Self::Resolve(ResolveError::NoTime) => "no time",
+            Self::Resolve(ResolveError::NotYet { .. }) => "not yet",
+            Self::Resolve(ResolveError::Unavailable { .. }) => "unavailable",
+            Self::Trouble(_) => "trouble",
+            Self::Unexplained => "unexplained",
+            Self::Stopped => "stopped",
+        }
+    }
 }
 
 impl From<Trouble> for Halt {
@@ -64,7 +81,7 @@ impl Engine {
             Halt::Resolve(ResolveError::NotYet { what }) => self.park_for_provider(event, what).await,
             // Not for ever: ten minutes after its arrival an event counts by its own word, unless only its provider can tell.
             Halt::Resolve(ResolveError::Unavailable { why, again_in }) => {
-                tracing::warn!(event = %event.key, why, ?again_in, "the provider could not be asked; tried again later");
+                tracing::warn!(event = %event.key, event_id = %event.id, why, ?again_in, "the provider could not be asked; tried again later");
                 self.give_back(&[event], again_in.as_secs_f64()).await;
                 return Outcome::Released;
             }
@@ -73,7 +90,7 @@ impl Engine {
             Ok(Some(status)) => Outcome::Settled { id: event.id, status },
             Ok(None) => Outcome::LeaseLost,
             Err(error) => {
-                tracing::warn!(event = %event.key, %error, "a verdict could not be stored; the lease will end");
+                tracing::warn!(event = %event.key, event_id = %event.id, %error, "a verdict could not be stored; the lease will end");
                 Outcome::Released
             }
         }
@@ -85,7 +102,7 @@ impl Engine {
             Ok(true) => Outcome::Failed { id: event.id, kind: event.kind.clone(), fingerprint: fingerprint(&error) },
             Ok(false) => Outcome::LeaseLost,
             Err(unstored) => {
-                tracing::warn!(event = %event.key, error, %unstored, "a failure could not be stored; the lease will end");
+                tracing::warn!(event = %event.key, event_id = %event.id, error, %unstored, "a failure could not be stored; the lease will end");
                 Outcome::Released
             }
         }
@@ -97,29 +114,31 @@ impl Engine {
         let attempts = event.attempts + i32::from(charge == Charge::Charged);
         let failure = match (charge, backoff::wait_after(attempts)) {
             (Charge::Charged, None) => {
-                tracing::error!(event = %event.key, alert = "dead", error, attempts, "event is dead; it needs a person");
+                tracing::error!(event = %event.key, event_id = %event.id, alert = "dead", error, attempts, "event is dead; it needs a person");
                 let reason = reason::dead(attempts, error);
                 Failure { status: Status::Dead, attempts, reason, error: error.to_owned(), due: now }
             }
             (_, wait) => {
                 let due = now + wait.unwrap_or(Duration::from_secs(30));
-                tracing::warn!(event = %event.key, error, attempts, next_try = %due, "event failed");
+                tracing::warn!(event = %event.key, event_id = %event.id, error, attempts, next_try = %due, "event failed");
                 let reason = reason::failed(error, Instant::from_datetime(due));
                 Failure { status: Status::Failed, attempts, reason, error: error.to_owned(), due }
             }
         };
         let stored = record(&mut tx, event, &failure, now).await?;
         tx.commit().await?;
+        self.count(event, if failure.status == Status::Dead { Code::Dead } else { Code::Failed }, stored);
         Ok(stored)
     }
 
     async fn record_dead(&self, event: &Claimed, attempts: i32, reason: String) -> sqlx::Result<Option<Status>> {
-        tracing::error!(event = %event.key, alert = "dead", reason, "event is dead; it needs a person");
+        tracing::error!(event = %event.key, event_id = %event.id, alert = "dead", reason, "event is dead; it needs a person");
         let mut tx = self.pool.begin().await?;
         let now = self.clock.now(&mut *tx).await?;
         let failure = Failure { status: Status::Dead, attempts, error: reason.clone(), reason, due: now };
         let stored = record(&mut tx, event, &failure, now).await?;
         tx.commit().await?;
+        self.count(event, Code::Dead, stored);
         Ok(stored.then_some(Status::Dead))
     }
 
@@ -127,11 +146,19 @@ impl Engine {
         let mut tx = self.pool.begin().await?;
         let now = self.clock.now(&mut *tx).await?;
         let reason = Reason::WaitsForProvider { what: what.to_owned() };
+        let code = reason.code();
         let due = Some(now + time::Duration::seconds(ASK_AGAIN_SECS));
         let settlement = settlement(event.id, &Verdict { due, ..Verdict::without_account(reason) });
         let marked = queue::settle(&mut tx, &[settlement], event.token, now).await?;
         tx.commit().await?;
+        self.count(event, code, marked == 1);
         Ok((marked == 1).then_some(Status::Parked))
+    }
+
+    fn count(&self, event: &Claimed, verdict: Code, stored: bool) {
+        if stored && self.is_live() {
+            metrics::verdict(event.source, verdict);
+        }
     }
 
     /// Events of one claim, uncharged. False: that could not be stored.

@@ -90,7 +90,7 @@ async fn a_form_that_is_sent_twice_writes_once() {
     let page = ops.page(&format!("/ops/events/{id}")).await;
     let key = between(between(&page, "/note\"", "</form>"), "name=\"key\" value=\"", "\"");
     for (words, said) in [("  ", "empty"), ("Seen before: <b>x</b>", "noted"), ("Seen before: <b>x</b>", "again")] {
-        let to = note_said(ops.post(&format!("/ops/events/{id}/note"), &[("key", key), ("note", words)]).await);
+        let to = told(&ops.post(&format!("/ops/events/{id}/note"), &[("key", key), ("note", words)]).await);
         assert_eq!(to, said, "{words}");
     }
     assert_eq!(ops.count("select count(*) from event_notes").await, 2);
@@ -99,7 +99,7 @@ async fn a_form_that_is_sent_twice_writes_once() {
     assert!(page.contains("Seen before: &#60;b&#62;x&#60;/b&#62;"), "{page}");
 }
 
-fn note_said(answer: Answer) -> String {
+fn told(answer: &Answer) -> String {
     let to = answer.leads_to();
     between(&to, "said=", "#").to_owned()
 }

@@ -121,7 +121,8 @@ async fn five_million_events_and_each_page_below_a_tenth_of_a_second() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement: minutes on a calm machine"]
 async fn ten_thousand_replays_leave_live_deliveries_within_twice_their_quiet_p99() {
-    let ops = Ops::with(Setup { worker: true, ..Setup::default() }).await;
+    // As `bottle serve` has it.
+    let ops = Ops::with(Setup { worker: true, lanes: 2, ..Setup::default() }).await;
     ops.dead(10_000).await;
     live(&ops, 100).await; // Warm.
     let quiet = live(&ops, 600).await;

@@ -125,7 +125,7 @@ async fn what_holds_something_of_the_database_lets_go_of_it_before_a_lease_ends(
             // Neither does this: a page of a comparison is read or noted whole, whoever waits for it.
             Use::Cli | Use::Reconcile => assert!(statement <= Duration::from_secs(60) && idle <= Duration::from_secs(60)),
             Use::Intake => assert!(acquire.max(statement * 2) <= Duration::from_millis(2_500) && idle < lease),
-            Use::Worker | Use::Reminders | Use::Web => assert!(statement + lock + idle < lease, "{purpose:?}"),
+            Use::Worker | Use::Reminders | Use::Web | Use::Scrape => assert!(statement + lock + idle < lease, "{purpose:?}"),
         }
         // A host that fell off the net is noticed before the lease ends too. Through a socket there is no net, and the server says 0.
         for (setting, over_the_net) in

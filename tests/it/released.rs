@@ -19,7 +19,7 @@ use sqlx::{
 use crate::support::db::fresh_db;
 
 /// Rules about a released table's rows that came later, each with the reason why an old process never breaks it.
-const RULES: [(&str, &str); 0] = [];
+const RULES: [(&str, &str); 1] = [("FOREIGN KEY (bulk_replay_id)", "the release before leaves that column out")];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

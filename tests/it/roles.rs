@@ -276,7 +276,7 @@ type Rights = BTreeMap<String, BTreeSet<&'static str>>;
 
 fn granted() -> Rights {
     let mut rights = Rights::new();
-    let statements: String = GRANTS.lines().filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join(" ");
+    let statements: String = GRANTS.lines().map(str::trim).filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join(" ");
     for statement in statements.split(';').map(str::trim).filter(|s| s.starts_with("grant ")) {
         let (what, tables) = statement["grant ".len()..].split_once(" on ").unwrap();
         if let Some(sequence) = tables.strip_prefix("sequence ") {

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::config;
 use crate::outbound::{self, OutboundError};
+use crate::telemetry::labels::Call;
 
 const MAX_ANSWER: usize = 64 * 1024;
 /// A token is not used in its last minute, or in the last tenth of a short life.
@@ -96,7 +97,7 @@ impl M2m {
         let unavailable = |error: OutboundError| TokenError::Unavailable(super::management::chain(&error));
         let request = self.client.request(Method::POST, "/oauth2/token").map_err(unavailable)?.form(&form);
         let request = request.build().map_err(|error| TokenError::Unavailable(error.without_url().to_string()))?;
-        let answer = self.client.send(request, MAX_ANSWER).await.map_err(unavailable)?;
+        let answer = self.client.call(Call::KindeToken, request, MAX_ANSWER).await.map_err(unavailable)?;
         match answer.status {
             StatusCode::OK => {
                 read(&answer.body, began).ok_or_else(|| TokenError::Unavailable("its answer holds none".to_owned()))

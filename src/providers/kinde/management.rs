@@ -24,6 +24,7 @@ use crate::domain::instant::Instant;
 use crate::domain::told::Answer;
 use crate::outbound::{self, OutboundError};
 use crate::providers::AskError;
+use crate::telemetry::labels::Call;
 
 const MAX_ANSWER: usize = 1024 * 1024;
 /// Of all that this process asks at once.
@@ -164,7 +165,7 @@ impl Inner {
         let request = self.client.request(Method::GET, url.as_str()).map_err(|error| self.unavailable(chain(&error)))?;
         let request = request.bearer_auth(token).header("accept", "application/json").build();
         let request = request.map_err(|error| self.unavailable(error.without_url().to_string()))?;
-        self.client.send(request, MAX_ANSWER).await.map_err(|error| self.unavailable(chain(&error)))
+        self.client.call(Call::KindeManagement, request, MAX_ANSWER).await.map_err(|error| self.unavailable(chain(&error)))
     }
 
     fn judge(&self, answer: &outbound::Answer) -> Result<Said, AskError> {

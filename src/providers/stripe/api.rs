@@ -16,6 +16,7 @@ use super::objects::List;
 use crate::outbound::{Answer, Client, OutboundError};
 use crate::providers::ResolveError;
 use crate::providers::listing::ListError;
+use crate::telemetry::labels::Call;
 
 pub(super) const VERSION: &str = "2026-10-28.endive";
 const ANSWER_MAX: usize = 4 * 1024 * 1024;
@@ -30,7 +31,6 @@ const WAIT_MAX: Duration = Duration::from_secs(300);
 const SHUT_OUT_FOR: Duration = Duration::from_secs(60);
 const PAGES_MAX: usize = 20;
 
-#[derive(Debug)]
 pub(super) struct Api {
     client: Client,
     key: String,
@@ -157,7 +157,7 @@ impl Api {
             return Err(away);
         }
         let request = request.build().map_err(|error| ResolveError::Unreadable(error.without_url().to_string()))?;
-        self.client.send(request, ANSWER_MAX).await.map_err(|error| match error {
+        self.client.call(Call::StripeApi, request, ANSWER_MAX).await.map_err(|error| match error {
             OutboundError::TooLarge { .. } => ResolveError::Unreadable(error.to_string()),
             _ => self.stays_away(chain(&error), AWAY_FOR),
         })

@@ -41,7 +41,7 @@ struct ReplayPage {
     frame: Frame,
     tab: &'static str,
     notice: Option<Notice>,
-    problem: Option<&'static str>,
+    problem: Option<String>,
     problems: Vec<String>,
     owner_unclear: bool,
     /// The address's query, which the form is sent to as well.
@@ -56,6 +56,7 @@ struct ReplayPage {
     key: Uuid,
     up_to: i64,
     cap: String,
+    cap_max: String,
     word: &'static str,
 }
 
@@ -77,7 +78,7 @@ struct Typed {
     key: Uuid,
     up_to: EventId,
     cap: String,
-    problem: &'static str,
+    problem: String,
 }
 
 pub async fn show(operator: Operator, State(app): State<AppState>, uri: Uri) -> Response {
@@ -121,6 +122,7 @@ async fn page(app: &AppState, operator: &Operator, uri: &Uri, typed: Option<Type
         key,
         up_to: newest.0,
         cap,
+        cap_max: most(),
         word: WORD,
     }
     .render()?;
@@ -140,8 +142,8 @@ async fn asked(app: &AppState, operator: &Operator, uri: &Uri, fields: &Fields) 
         (Some(key), Some(up_to), Some(cap)) if confirmed => (key, up_to, cap),
         (Some(key), Some(up_to), cap) => {
             let problem = match cap {
-                None => "Say how many at most: a number from 1 to 100,000. Nothing was asked for.",
-                Some(_) => "Type the word replay to say that you mean it. Nothing was asked for.",
+                None => format!("Say how many at most: a number from 1 to {}. Nothing was asked for.", most()),
+                Some(_) => format!("Type the word {WORD} to say that you mean it. Nothing was asked for."),
             };
             let typed = Typed { key, up_to, cap: shown(fields.get("cap"), 10), problem };
             return page(app, operator, uri, Some(typed)).await;
@@ -199,6 +201,10 @@ async fn count(conn: &mut PgConnection, filter: &Filter, newest: EventId) -> Res
         .map(|((_, kind), (mark, events))| KindRow { mark, kind: shown(kind, 60), events: events.to_string() })
         .collect();
     Ok(Counted { events: found.events.len(), all: found.rest == Rest::Nothing, kinds })
+}
+
+fn most() -> String {
+    thousands(i64::from(CAP_MAX))
 }
 
 impl Counted {

@@ -58,6 +58,8 @@ pub struct Setup {
     pub stripe: Option<Provider>,
     pub checkpoints: Checkpoints,
     pub worker: bool,
+    /// Claims side by side, if it has one.
+    pub lanes: usize,
     pub https: bool,
     /// How people sign in; none: they cannot.
     pub sign_in: Option<SignInSetup>,
@@ -74,6 +76,7 @@ impl Default for Setup {
             stripe: None,
             checkpoints: Checkpoints::default(),
             worker: false,
+            lanes: 1,
             https: false,
             sign_in: None,
             operators: "",
@@ -160,7 +163,7 @@ impl Setup {
                 clock: Clock::Database,
                 lease_secs: queue::LEASE_SECS,
             };
-            running.push(tokio::spawn(worker::run(engine, 1, wake.clone(), stop.clone())));
+            running.push(tokio::spawn(worker::run(engine, self.lanes, wake.clone(), stop.clone())));
         }
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use mail_parser::MessageParser;
-use mailin::{Action, Handler, Response, SessionBuilder, response};
+use mailin::{Action, AuthMechanism, Handler, Response, SessionBuilder, response};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -38,13 +38,24 @@ pub struct Smtp {
 }
 
 struct Shared {
+    /// Whoever gives another password, or none, is sent away. None: nobody is asked.
+    password: Option<String>,
     mood: Mutex<Mood>,
     received: Mutex<Vec<Received>>,
 }
 
 impl Smtp {
     pub async fn start() -> Self {
-        let shared = Shared { mood: Mutex::new(Mood::Takes), received: Mutex::default() };
+        Self::asking(None).await
+    }
+
+    /// It lets in who has this password.
+    pub async fn behind(password: &str) -> Self {
+        Self::asking(Some(password.to_owned())).await
+    }
+
+    async fn asking(password: Option<String>) -> Self {
+        let shared = Shared { password, mood: Mutex::new(Mood::Takes), received: Mutex::default() };
         Self::listen("127.0.0.1:0".parse().unwrap(), Arc::new(shared)).await
     }
 
@@ -97,7 +108,11 @@ async fn converse(socket: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
     let mut socket = BufReader::new(socket);
     let reader = Reader { shared, from: String::new(), to: Vec::new(), data: Vec::new(), hang_up: Arc::default() };
     let hang_up = Arc::clone(&reader.hang_up);
-    let mut session = SessionBuilder::new("mail.test").build(IpAddr::from([127, 0, 0, 1]), reader);
+    let mut builder = SessionBuilder::new("mail.test");
+    if reader.shared.password.is_some() {
+        builder.enable_auth(AuthMechanism::Plain).insecure_enable_plaintext_auth();
+    }
+    let mut session = builder.build(IpAddr::from([127, 0, 0, 1]), reader);
     socket.write_all(&session.greeting().buffer()?).await?;
     let mut line = Vec::new();
     while socket.read_until(b'\n', &mut line).await? > 0 {
@@ -125,6 +140,11 @@ struct Reader {
 }
 
 impl Handler for Reader {
+    fn auth_plain(&mut self, _authorization_id: &str, _user: &str, password: &str) -> Response {
+        let is_right = self.shared.password.as_deref() == Some(password);
+        if is_right { response::AUTH_OK } else { response::INVALID_CREDENTIALS }
+    }
+
     fn mail(&mut self, _ip: IpAddr, _domain: &str, from: &str) -> Response {
         (self.from, self.to, self.data) = (from.to_owned(), Vec::new(), Vec::new());
         response::OK
