@@ -16,12 +16,12 @@ grant insert, delete on facts, receipts to bottle_run;
 grant update (id) on receipts to bottle_run;
 
 -- Rows that move from state to state and stay.
-grant insert, update on inbox_events, accounts, purchases, checkouts, reminders, outbox, alerts, alert_messages, provider_seen,
+grant insert, update on inbox_events, accounts, purchases, reminders, outbox, alerts, alert_messages, provider_seen,
     bulk_replays, bulk_replay_results, reconcile_runs to bottle_run;
 
 -- A reminder is the first of its series, so its number is drawn before it is written.
 grant usage on sequence reminders_id_seq to bottle_run;
 
 -- Rows that go when they are over.
-grant insert, update, delete on sessions, calendar_feeds, worker_pauses, reconcile_findings to bottle_run;
+grant insert, update, delete on sessions, calendar_feeds, checkouts, worker_pauses, reconcile_findings to bottle_run;
 grant insert, delete on reconcile_books to bottle_run;

@@ -6,10 +6,13 @@
 -- the table wait while the index is built: about a second for each million of events, since all are read and hardly any is
 -- kept. Deliveries are answered 503 meanwhile and come again. An index of `failed` and `parked` alone costs an event that
 -- simply goes through nothing at all.
-create index inbox_events_held on inbox_events (status, id) where status in ('failed', 'parked');
+--
+-- `accounts` comes first, as it does for a handler, which writes an account and then its event: the other way round the two
+-- would wait for one another, and the longer the index takes, the likelier the migration is the one that is ended.
 
 -- Whose an address is.
 create index accounts_email on accounts (lower(email)) where email is not null;
+create index inbox_events_held on inbox_events (status, id) where status in ('failed', 'parked');
 
 -- What an operator wrote down about an event. A note that acknowledges names the verdict it speaks of by its time: once the event
 -- has another verdict it waits for somebody again. Written by the room `operators`, read by the operators' pages.

@@ -12,6 +12,8 @@ create table checkouts (
     ended_at   timestamptz                           -- it can no longer be paid, or was never made
 );
 create index checkouts_account on checkouts (account_id, begun_at desc);
+create index checkouts_begun on checkouts (begun_at);
+create index checkouts_ended on checkouts (ended_at) where ended_at is not null;
 create unique index checkouts_intent on checkouts (intent) where ended_at is null;
 
 -- The money that moved because of one event.

@@ -5,6 +5,7 @@ pub mod schema;
 
 use std::time::{Duration, Instant};
 
+use sqlx::error::DatabaseError;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::types::PgInterval;
@@ -18,6 +19,8 @@ use crate::telemetry::metrics;
 pub const READ_ONLY: &str = "begin isolation level repeatable read read only";
 
 static MIGRATIONS: Migrator = sqlx::migrate!();
+/// Each migration is a transaction, so one that was ended has changed nothing and can be tried again.
+const MIGRATE_AGAIN: usize = 5;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -150,7 +153,15 @@ pub async fn migrate(options: &PgConnectOptions) -> Result<usize, Error> {
         return Ok(0);
     }
     let pool = PgPoolOptions::new().max_connections(1).connect_lazy_with(options);
-    let done = MIGRATIONS.run(&pool).await;
+    let mut done = MIGRATIONS.run(&pool).await;
+    for _ in 0..MIGRATE_AGAIN {
+        if !done.as_ref().is_err_and(is_in_the_way) {
+            break;
+        }
+        // Whoever was in the way has gone on, or is ended by its own limits.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        done = MIGRATIONS.run(&pool).await;
+    }
     pool.close().await;
     done.map(|()| missing).map_err(|error| match error {
         MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _) if is_no_right(&cause) => {
@@ -164,7 +175,13 @@ pub async fn migrate(options: &PgConnectOptions) -> Result<usize, Error> {
 
 /// The role lacks the right, or is not the owner.
 fn is_no_right(error: &sqlx::Error) -> bool {
-    error.as_database_error().and_then(|db| db.code()).is_some_and(|code| code == "42501")
+    error.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == "42501")
+}
+
+/// A process that runs meanwhile held what the migration waited for: a deadlock, or a lock that did not come in time.
+fn is_in_the_way(error: &MigrateError) -> bool {
+    let (MigrateError::Execute(cause) | MigrateError::ExecuteMigration(cause, _)) = error else { return false };
+    cause.as_database_error().and_then(DatabaseError::code).is_some_and(|code| code == "40P01" || code == "55P03")
 }
 
 /// Nothing that a program does by mistake is refused to such a role.

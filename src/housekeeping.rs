@@ -9,6 +9,7 @@ use sqlx::{Connection as _, PgPool};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use crate::checkouts;
 use crate::inbox::prune::{self, Pruned};
 
 const EVERY: Duration = Duration::from_secs(60);
@@ -48,7 +49,12 @@ pub async fn round(pool: &PgPool, keep: Duration, stop: &CancellationToken) -> s
             break;
         }
         let batch = prune::batch(&mut tx, keep).await?;
+        // They are few: what one batch leaves is for the next minute.
+        let checkouts = checkouts::prune(&mut tx).await?;
         tx.commit().await?;
+        if checkouts > 0 {
+            tracing::info!(checkouts, "old checkouts were pruned");
+        }
         gone.bodies += batch.bodies;
         gone.receipts += batch.receipts;
         if !batch.was_full() || stop.is_cancelled() {

@@ -16,6 +16,11 @@
 //! `reminders/schedule` (it and its bottle, under the account's lock) → its time comes → `bell` → `reminders/ring` (due, a letter
 //! in the `outbox`, the next occurrence and its bottle, in one transaction) → `courier` → `mail`.
 //!
+//! # What runs by itself
+//! `worker` (events), `bell` and `courier` (reminders and their letters), `replayer` (what operators asked to run again),
+//! `reconcile` (each night: is what we have what the providers say?), `housekeeping`, `alerts`. Each takes its work from a table, so
+//! any number of them may run in any number of processes; `scrape` and `collector` tell how they do.
+//!
 //! # What always holds
 //! - A 200 means that the event is committed. Nothing acknowledged is lost, and nothing is acknowledged twice as new.
 //! - An account's state is a pure function of the *set* of its facts: not of their order, their copies or their second runs.

@@ -1,5 +1,6 @@
 //! The binary: reads the command line, runs the command, prints what went wrong.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use bottle::commands::Cli;
@@ -28,7 +29,8 @@ fn main() -> ExitCode {
     let result = runtime.block_on(cli.run());
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     result.unwrap_or_else(|error| {
-        eprintln!("bottle: {error:#}");
+        // That nobody reads it is no reason to panic.
+        let _ = writeln!(std::io::stderr(), "bottle: {error:#}");
         ExitCode::FAILURE
     })
 }

@@ -1,13 +1,17 @@
 //! Carries out bulk replays, a step at a time, beside the worker. Any number of them in any number of processes: one of them has
 //! a bulk replay at a time, and another goes on with it when that one dies.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::replay::bulk_steps::{self, Stepped, Taken};
+use crate::telemetry::labels::Part;
+use crate::telemetry::metrics;
 use crate::wake::Wake;
 
 /// How often somebody looks whether one was asked for.
@@ -27,18 +31,26 @@ pub struct Replayer {
 /// Carries out what is asked for until `stop`.
 pub async fn run(replayer: Replayer, stop: CancellationToken) {
     while !stop.is_cancelled() {
-        match replayer.take().await {
-            Ok(Some(taken)) => replayer.carry_out(taken, &stop).await,
-            Ok(None) => idle(LOOK_EVERY, &stop).await,
-            Err(error) => {
-                tracing::warn!(%error, "bulk replays could not be looked for; trying again");
-                idle(REST, &stop).await;
-            }
+        if AssertUnwindSafe(replayer.turn(&stop)).catch_unwind().await.is_err() {
+            metrics::panic(Part::Replayer);
+            tracing::error!(alert = "panic", "a bulk replay panicked; it goes on");
+            idle(REST, &stop).await;
         }
     }
 }
 
 impl Replayer {
+    async fn turn(&self, stop: &CancellationToken) {
+        match self.take().await {
+            Ok(Some(taken)) => self.carry_out(taken, stop).await,
+            Ok(None) => idle(LOOK_EVERY, stop).await,
+            Err(error) => {
+                tracing::warn!(%error, "bulk replays could not be looked for; trying again");
+                idle(REST, stop).await;
+            }
+        }
+    }
+
     /// # Errors
     /// The database's.
     pub async fn take(&self) -> sqlx::Result<Option<Taken>> {

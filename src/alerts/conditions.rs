@@ -8,6 +8,7 @@ use crate::billing::disputes;
 use crate::domain::event::Source;
 use crate::domain::ids::EventId;
 use crate::inbox::watch::{self, NAMED};
+use crate::operators::boxes::{self, Pile};
 use crate::reconcile;
 use crate::worker::pause;
 
@@ -44,9 +45,10 @@ pub struct Finding {
 /// The database's.
 pub async fn find(conn: &mut PgConnection, providers: &[Source]) -> Result<Vec<Finding>, Error> {
     let mut findings = Vec::new();
-    let dead = watch::dead(conn).await?;
+    // One that an operator acknowledged is a decision and no longer news; dead once more it is.
+    let dead = boxes::page(conn, Pile::Dead, None, NAMED).await?.into_iter().map(|boxed| boxed.id).collect();
     note(&mut findings, "dead", dead, |n| {
-        format!("{n} did not go through and will not be tried again by itself; read why, mend it, and replay")
+        format!("{n} did not go through and will not be tried again by itself; read why, mend it and replay, or acknowledge it")
     });
     let parked = watch::parked(conn, PARKED_LONG).await?;
     note(&mut findings, "parked", parked, |n| {
@@ -96,7 +98,7 @@ async fn drift(conn: &mut PgConnection) -> Result<Option<Finding>, Error> {
     Ok((!classes.is_empty()).then(|| Finding {
         condition: "reconcile drift".to_owned(),
         sentence: format!(
-            "what we have differs from what a provider says, and could not be repaired by itself ({}); `bottle reconcile` says what to do",
+            "what we have differs from what a provider says, and nothing has repaired it ({}); `bottle reconcile` says what to do",
             classes.join("; ")
         ),
         events: drift.events,

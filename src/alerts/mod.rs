@@ -90,7 +90,7 @@ impl Alerts {
         let changes = book::write(&mut tx, &findings, &self.channels.configured()).await?;
         tx.commit().await?;
         for finding in findings.iter().filter(|f| changes.raised.contains(&f.condition)) {
-            tracing::error!(alert = %finding.condition, event_ids = ?finding.events, "{}", finding.sentence);
+            tracing::error!(alert = %finding.condition, event_ids = ?finding.events.iter().map(|id| id.0).collect::<Vec<_>>(), "{}", finding.sentence);
         }
         for condition in &changes.cleared {
             tracing::info!(alert = %condition, "an alert is over");

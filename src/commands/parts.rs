@@ -35,6 +35,8 @@ use crate::worker::process::Engine;
 const DIFFERS_FOR: Duration = Duration::from_secs(60);
 /// Events that were stored by a nightly run, while none of them gets on.
 const WAITED_FOR: Duration = Duration::from_secs(5 * 60);
+/// At night there is time.
+const NIGHTLY_PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// When a tenant's public keys are fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,6 +175,7 @@ pub fn reconciler(pool: PgPool, providers: Arc<Providers>, rules: Rules, wake: W
         wake,
         settle: DIFFERS_FOR,
         wait: WAITED_FOR,
+        patience: NIGHTLY_PATIENCE,
         progress: tokio::sync::watch::Sender::default(),
         stop,
     }

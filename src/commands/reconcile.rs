@@ -32,13 +32,15 @@ use super::parts::{self, Keys};
 const PAGE: i64 = 500;
 /// Somebody looks on.
 const WAITED_FOR: Duration = Duration::from_secs(60);
+/// Somebody sits there, or a job that has to end: a provider that stays away for longer is told of.
+const PATIENCE: Duration = Duration::from_secs(2 * 60);
 
 #[derive(Debug, Args)]
 pub struct ReconcileArgs {
     /// Only this provider: kinde or stripe [default: all that can be asked]
     #[arg(long, value_name = "PROVIDER")]
     provider: Option<Source>,
-    /// Events and money from this time on; plans are always compared [default: 29 days ago]
+    /// Events and money from this time, or this day, on; plans are always compared [default: 29 days ago]
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
     /// Fetch events that never came, and have plans that are out of date asked about again
@@ -59,10 +61,10 @@ pub struct ReconcileArgs {
 }
 
 pub async fn run(config: Config, args: ReconcileArgs) -> anyhow::Result<ExitCode> {
-    let since = match args.since.as_deref().map(Instant::parse).transpose() {
+    let since = match args.since.as_deref().map(super::replay::moment).transpose() {
         Ok(since) => since.map(Instant::datetime),
         Err(wrong) => {
-            eprintln!("bottle reconcile: --since: {wrong}");
+            eprintln!("bottle reconcile: {wrong}");
             return Ok(ExitCode::from(2));
         }
     };
@@ -89,7 +91,8 @@ pub async fn run(config: Config, args: ReconcileArgs) -> anyhow::Result<ExitCode
     parts::check_tenant(&pool, &rules).await?;
     let (wake, stop) = (Wake::default(), CancellationToken::new());
     let reconciler = parts::reconciler(pool.clone(), Arc::clone(&providers), rules.clone(), wake.clone(), stop.clone());
-    let reconciler = Reconciler { settle: Duration::from_secs(args.settle), wait: WAITED_FOR, ..reconciler };
+    let settle = Duration::from_secs(args.settle);
+    let reconciler = Reconciler { settle, wait: WAITED_FOR, patience: PATIENCE, ..reconciler };
     // What is stored has to run: where no worker is at work, one is for as long as this lasts.
     let alone = mode == Mode::Apply && !db::has_worker(&pool).await?;
     let worker = alone.then(|| {

@@ -218,7 +218,7 @@ fn asked_by() -> String {
 }
 
 /// A time, or a day, which means its beginning.
-fn moment(text: &str) -> anyhow::Result<Instant> {
+pub(super) fn moment(text: &str) -> anyhow::Result<Instant> {
     let day = text.len() == "2026-10-21".len();
     let read = if day { Instant::parse(&format!("{text}T00:00:00Z")) } else { Instant::parse(text) };
     read.map_err(|_| anyhow::anyhow!("--since: `{text}` is no time; write it like 2026-10-21 or 2026-10-21T10:00:00Z"))

@@ -50,7 +50,7 @@ pub struct Settings {
     /// breaks off the sign-ins under way and has people sign in again before they can manage their billing.
     #[arg(long, global = true, env = "BOTTLE_SESSION_KEY", hide_env_values = true, value_name = "TEXT")]
     pub(super) session_key: Option<String>,
-    /// Who operates this Bottle (their pages are not built yet): e-mail addresses that Kinde has verified, or Kinde user ids, separated by commas
+    /// Who operates this Bottle and sees /ops: e-mail addresses that Kinde has verified, or Kinde user ids, separated by commas
     #[arg(long, global = true, env = "BOTTLE_OPERATORS", value_name = "LIST")]
     pub(super) operators: Option<String>,
     /// Where the local Kinde listens; it runs only while no Kinde is configured

@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use futures_util::TryStreamExt as _;
 use sqlx::PgConnection;
+use time::OffsetDateTime;
 
 use crate::domain::event::{Source, Status};
 use crate::domain::ids::{AccountId, EventId, EventKey};
@@ -10,9 +12,19 @@ use crate::domain::ids::{AccountId, EventId, EventKey};
 /// A stored event that nobody has read yet, so that nobody knows whose it is.
 #[derive(Debug, Clone)]
 pub struct Unread {
-    pub id: EventId,
     pub source: Source,
     pub body: Option<Vec<u8>>,
+}
+
+/// Where in the queue whoever goes through it is: after the event that is due then.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    due: OffsetDateTime,
+    id: EventId,
+}
+
+impl Place {
+    pub const FRONT: Self = Self { due: OffsetDateTime::UNIX_EPOCH, id: EventId(0) };
 }
 
 /// Which of these events are stored.
@@ -52,22 +64,36 @@ pub async fn awaited(conn: &mut PgConnection, accounts: &[AccountId]) -> sqlx::R
     Ok(rows.into_iter().collect())
 }
 
-/// Events that will still run and are nobody's yet, oldest first, `limit` of them after `after`.
+/// Shows events that will still run and are nobody's yet, in the order in which they are due, `limit` of them after `after`. The
+/// place to go on at; none at the end. Bodies are large, so one at a time is held.
+///
+/// In the words of the index `inbox_events_due`: by any other way the whole table is gone through for a page.
 ///
 /// # Errors
 /// The database's.
-pub async fn unread(conn: &mut PgConnection, after: EventId, limit: i64) -> sqlx::Result<Vec<Unread>> {
-    let rows = sqlx::query!(
-        r#"select id as "id: EventId", source, body from inbox_events
-           where account_id is null and id > $1
-             and (status in ('received', 'processing', 'failed') or status = 'parked' and due_at < 'infinity')
-           order by id limit $2"#,
-        after.0,
+pub async fn unread(
+    conn: &mut PgConnection,
+    after: Place,
+    limit: i64,
+    mut show: impl FnMut(Unread) + Send,
+) -> sqlx::Result<Option<Place>> {
+    let (mut last, mut left) = (None, limit);
+    let mut rows = sqlx::query!(
+        r#"select id as "id: EventId", due_at, source, body from inbox_events
+           where status in ('received', 'processing', 'failed', 'parked')
+             and due_at < 'infinity' and (due_at, id) > ($1, $2) and account_id is null
+           order by due_at, id limit $3"#,
+        after.due,
+        after.id.0,
         limit
     )
-    .fetch_all(conn)
-    .await?;
-    rows.into_iter().map(|row| Ok(Unread { id: row.id, source: word(&row.source)?, body: row.body })).collect()
+    .fetch(conn);
+    while let Some(row) = rows.try_next().await? {
+        last = Some(Place { due: row.due_at, id: row.id });
+        left -= 1;
+        show(Unread { source: word(&row.source)?, body: row.body });
+    }
+    Ok(last.filter(|_| left == 0))
 }
 
 /// The newest event of an account that will not run by itself any more, and did not go through.

@@ -11,6 +11,9 @@ use crate::providers::listing::Booking;
 
 use super::runs::RunId;
 
+/// Rows that one statement deletes.
+pub(super) const BATCH: i64 = 10_000;
+
 /// Rows that are there already stay as they are: a page may be read again after a crash.
 pub async fn copy(conn: &mut PgConnection, run: RunId, source: Source, rows: &[Booking]) -> sqlx::Result<()> {
     let of = |pick: fn(&Booking) -> &str| rows.iter().map(pick).collect::<Vec<_>>();
@@ -83,7 +86,18 @@ pub async fn holding(conn: &mut PgConnection, run: RunId, keys: &[&str]) -> sqlx
     Ok(found.into_iter().collect())
 }
 
+/// A batch at a time; safe to stop anywhere and to do again.
 pub async fn forget(conn: &mut PgConnection, run: RunId) -> sqlx::Result<()> {
-    sqlx::query!("delete from reconcile_books where run_id = $1", run.0).execute(conn).await?;
-    Ok(())
+    loop {
+        let gone = sqlx::query!(
+            "delete from reconcile_books where ctid = any (array(select ctid from reconcile_books where run_id = $1 limit $2))",
+            run.0,
+            BATCH
+        )
+        .execute(&mut *conn)
+        .await?;
+        if gone.rows_affected() == 0 {
+            return Ok(());
+        }
+    }
 }

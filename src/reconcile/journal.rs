@@ -11,10 +11,12 @@ use crate::domain::ids::{AccountId, CustomerId, EventId};
 use super::findings::{self, Class, Finding, FindingId, State};
 use super::runs::{self, Run, RunId, Total};
 use super::suspect::{Question, Suspect};
-use super::{Error, Wish};
+use super::{Error, Wish, books};
 
 /// A run that was left for longer than this is not taken up: too much has happened since.
 const TAKEN_UP_WITHIN_HOURS: f64 = 24.0;
+/// What older runs found nobody looks up any more.
+const FINDINGS_KEPT_DAYS: f64 = 400.0;
 
 /// The run that was begun for this wish and has not ended, running from now on.
 pub async fn take_up(conn: &mut PgConnection, wish: &Wish, now: OffsetDateTime) -> sqlx::Result<Option<Run>> {
@@ -41,6 +43,7 @@ pub async fn take_up(conn: &mut PgConnection, wish: &Wish, now: OffsetDateTime) 
     row.map(runs::Row::run).transpose()
 }
 
+/// Begins a run. The lock is held, so what another one has left by then is nobody's any more.
 pub async fn begin(
     conn: &mut PgConnection,
     wish: &Wish,
@@ -48,6 +51,7 @@ pub async fn begin(
     until: OffsetDateTime,
     now: OffsetDateTime,
 ) -> sqlx::Result<Option<Run>> {
+    tidy(&mut *conn, now).await?;
     let sources: Vec<&str> = wish.sources.iter().map(|s| s.as_str()).collect();
     let row = sqlx::query_as!(
         runs::Row,
@@ -67,6 +71,62 @@ pub async fn begin(
     .fetch_optional(conn)
     .await?;
     row.map(runs::Row::run).transpose()
+}
+
+/// Gives up runs that nobody takes up any more, and deletes what is left of them and of old ones. One that may still be taken up
+/// keeps its copy of the books: without it everything of ours would be missing in theirs.
+async fn tidy(conn: &mut PgConnection, now: OffsetDateTime) -> sqlx::Result<()> {
+    sqlx::query!(
+        "update reconcile_runs
+         set state = 'failed', error = 'given up: it was left unfinished, and later runs have begun' || coalesce('; ' || error, '')
+         where begun_at <= $1::timestamptz - make_interval(secs => 3600 * $2::float8)
+           and (state = 'running' or state = 'failed' and coalesce(error, '') not like 'given up: %')",
+        now,
+        TAKEN_UP_WITHIN_HOURS
+    )
+    .execute(&mut *conn)
+    .await?;
+    let over = sqlx::query_scalar!(
+        r#"select id as "id: RunId" from reconcile_runs r
+           where (state = 'finished' or begun_at <= $1::timestamptz - make_interval(secs => 3600 * $2::float8))
+             and exists (select 1 from reconcile_books b where b.run_id = r.id)"#,
+        now,
+        TAKEN_UP_WITHIN_HOURS
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    for run in over {
+        books::forget(&mut *conn, run).await?;
+    }
+    let old = sqlx::query_scalar!(
+        r#"select id as "id: RunId" from reconcile_runs r
+           where begun_at < $1::timestamptz - make_interval(secs => 86400 * $2::float8)
+             and exists (select 1 from reconcile_findings f where f.run_id = r.id)"#,
+        now,
+        FINDINGS_KEPT_DAYS
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    for run in old {
+        forget_findings(&mut *conn, run).await?;
+    }
+    Ok(())
+}
+
+async fn forget_findings(conn: &mut PgConnection, run: RunId) -> sqlx::Result<()> {
+    loop {
+        let gone = sqlx::query!(
+            "delete from reconcile_findings
+             where ctid = any (array(select ctid from reconcile_findings where run_id = $1 limit $2))",
+            run.0,
+            books::BATCH
+        )
+        .execute(&mut *conn)
+        .await?;
+        if gone.rows_affected() == 0 {
+            return Ok(());
+        }
+    }
 }
 
 /// Whether a night still has to be done: not begun, left by a process that died, or failed a while ago.
@@ -115,7 +175,6 @@ pub async fn fail(conn: &mut PgConnection, run: RunId, why: &str, clock: Clock) 
 
 /// The end of a run: its copy of the provider's books goes.
 pub async fn finish(conn: &mut PgConnection, run: RunId, totals: &[Total], clock: Clock) -> Result<(), Error> {
-    super::books::forget(&mut *conn, run).await?;
     let totals = serde_json::to_value(totals).map_err(|error| Error::Note(error.to_string()))?;
     sqlx::query!(
         "update reconcile_runs
@@ -125,8 +184,12 @@ pub async fn finish(conn: &mut PgConnection, run: RunId, totals: &[Total], clock
         totals,
         clock.param()
     )
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
+    // The run is done all the same; the next one deletes what is left.
+    if let Err(error) = books::forget(&mut *conn, run).await {
+        tracing::warn!(%run, %error, "the copy of the provider's books could not be deleted");
+    }
     Ok(())
 }
 

@@ -68,6 +68,8 @@ pub struct Reconciler {
     pub settle: Duration,
     /// How long the events that a run stored are waited for while none of them gets on.
     pub wait: Duration,
+    /// One answer is waited for so long at most; a run that gives up goes on where it was, later.
+    pub patience: Duration,
     /// Where it is, for whoever looks.
     pub progress: seen::Sender<Progress>,
     pub stop: CancellationToken,
@@ -184,9 +186,7 @@ impl Reconciler {
         loop {
             let done = usize::try_from(run.step).unwrap_or_default();
             let Some(step) = steps.get(done) else { break };
-            if self.stop.is_cancelled() {
-                return Err(Error::Stopped);
-            }
+            self.goes_on()?;
             self.progress.send_replace(Progress { doing: step.in_words(&run.tallies), waits: None });
             let page = self.page(&mut desk.conn, &run, *step).await?;
             for (name, n) in &page.tallies {
@@ -208,6 +208,11 @@ impl Reconciler {
         }
         journal::finish(&mut desk.conn, run.id, &money::totals(&run.tallies), self.clock).await?;
         Ok(runs::find(&mut desk.conn, run.id).await?.ok_or(sqlx::Error::RowNotFound)?)
+    }
+
+    /// Unless it is to stop. What a page has seen by then is seen again.
+    fn goes_on(&self) -> Result<(), Error> {
+        if self.stop.is_cancelled() { Err(Error::Stopped) } else { Ok(()) }
     }
 
     fn steps(&self, run: &Run) -> Result<Vec<Step>, Error> {

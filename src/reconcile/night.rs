@@ -1,14 +1,18 @@
 //! Once a night, in however many processes: the night is the run's key, and the lock keeps two from working on it at once. A run
 //! that died with its process is taken up by whoever looks next.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use sha2::{Digest as _, Sha256};
 use time::{Date, OffsetDateTime};
 use tokio::time::MissedTickBehavior;
 
 use super::runs::{Mode, Run};
 use super::{Error, Reconciler, Wish, askable, journal};
+use crate::telemetry::labels::Part;
+use crate::telemetry::metrics;
 
 const EVERY: Duration = Duration::from_secs(60);
 /// A night that was missed by more than this is over: the next one is near enough.
@@ -33,13 +37,17 @@ pub async fn run(reconciler: Reconciler, minute: u16) {
             () = reconciler.stop.cancelled() => return,
             _ = tick.tick() => {}
         }
-        match reconciler.tonight(minute).await {
-            Ok(None) | Err(Error::Busy | Error::Stopped) => {}
-            Ok(Some(run)) => {
+        match AssertUnwindSafe(reconciler.tonight(minute)).catch_unwind().await {
+            Ok(Ok(None) | Err(Error::Busy | Error::Stopped)) => {}
+            Ok(Ok(Some(run))) => {
                 tracing::info!(run = %run.id, "tonight's reconcile is done");
             }
             // Tried again by itself; a night without one is an alert of its own.
-            Err(error) => tracing::warn!(error = super::chain(&error), "tonight's reconcile could not be finished"),
+            Ok(Err(error)) => tracing::warn!(error = super::chain(&error), "tonight's reconcile could not be finished"),
+            Err(_) => {
+                metrics::panic(Part::Reconcile);
+                tracing::error!(alert = "panic", "tonight's reconcile panicked; it is tried again");
+            }
         }
     }
 }

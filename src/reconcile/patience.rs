@@ -11,8 +11,6 @@ use crate::domain::event::Source;
 use crate::providers::Provider;
 use crate::providers::listing::ListError;
 
-/// Waited for one answer at most; a run that gives up goes on later.
-const PATIENCE: Duration = Duration::from_secs(15 * 60);
 const WAIT_MIN: Duration = Duration::from_millis(100);
 
 impl Reconciler {
@@ -26,7 +24,7 @@ impl Reconciler {
         loop {
             let why = match ask().await {
                 Ok(answer) => return Ok(answer),
-                Err(ListError::Unavailable { why, again_in }) if waited < PATIENCE => (why, again_in.max(WAIT_MIN)),
+                Err(ListError::Unavailable { why, again_in }) if waited < self.patience => (why, again_in.max(WAIT_MIN)),
                 Err(why) => return Err(Error::Provider { provider, why }),
             };
             let (why, again_in) = why;

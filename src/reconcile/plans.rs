@@ -82,6 +82,7 @@ impl Reconciler {
 
     /// Asks about one party and sets the answer beside what is stored.
     pub(super) async fn look(&self, source: Source, account: Option<AccountId>, party: &Party) -> Result<Seen, Error> {
+        self.goes_on()?;
         let provider = self.provider(source)?;
         let asked = Instant::from_datetime(self.clock.now(&self.pool).await?);
         let facts = match self.patiently(source, || provider.plans(party, asked)).await {

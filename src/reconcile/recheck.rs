@@ -1,7 +1,8 @@
 //! What looked different, looked at again before anybody is told: it may have been on its way, or be waiting in the queue.
 //!
-//! In this order: the provider is asked again; then the queue is looked through; then what is stored is compared once more. An
-//! event that is still to run is found by the second, one that ran meanwhile by the third.
+//! In this order, for a page of differences at a time: the provider is asked again; then the queue is looked through, once for all
+//! of them; then what is stored is compared once more. An event that is still to run is found by the second, one that ran
+//! meanwhile by the third.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -17,14 +18,14 @@ use super::runs::{Mode, Run};
 use super::suspect::Question;
 use super::{Done, Error, Reconciler, money};
 use crate::accounts;
-use crate::billing::compare::Compared;
+use crate::billing::compare::{Answer, Compared};
 use crate::checkpoint::Checkpoints;
 use crate::domain::ask_again::{self, Party};
 use crate::domain::event::{Delivery, Source, Status};
 use crate::domain::fact::Fact;
 use crate::domain::ids::{AccountId, AgreementId, EventId, EventKey};
 use crate::domain::instant::Instant;
-use crate::inbox::open;
+use crate::inbox::open::{self, Place, Unread};
 use crate::intake;
 use crate::money::matching;
 use crate::providers::{self, listing::Rows};
@@ -43,6 +44,46 @@ pub(super) enum Again {
     Stays(News),
 }
 
+/// What was asked again, and what is needed to go on once the queue was looked through.
+enum Asked {
+    /// Nothing in the queue makes it another.
+    Settled(Again),
+    Plan(Box<PlanAsked>),
+    TheirMovement(TheirMovement),
+}
+
+struct PlanAsked {
+    party: Party,
+    account: Option<AccountId>,
+    class: Class,
+    ours: String,
+    theirs: String,
+    answer: Answer,
+    /// By which an event about it may be waiting.
+    names: Vec<String>,
+}
+
+struct TheirMovement {
+    key: String,
+    names: Vec<String>,
+    minor: i64,
+    currency: String,
+}
+
+/// What of a page of differences is still to run.
+#[derive(Default)]
+struct Queue {
+    accounts: HashSet<AccountId>,
+    names: HashSet<String>,
+}
+
+impl Queue {
+    /// Whether an event that is still to run is this account's, or names one of these.
+    fn has(&self, account: Option<AccountId>, names: &[String]) -> bool {
+        account.is_some_and(|account| self.accounts.contains(&account)) || names.iter().any(|name| self.names.contains(name))
+    }
+}
+
 impl Reconciler {
     pub(super) async fn recheck_page(&self, conn: &mut PgConnection, run: &Run, cursor: Option<&str>) -> Result<Done, Error> {
         let after = FindingId(cursor.and_then(|id| id.parse().ok()).unwrap_or_default());
@@ -55,16 +96,21 @@ impl Reconciler {
         }
         let next = page.last().filter(|_| i64::try_from(page.len()) == Ok(PAGE)).map(|last| last.finding.id.0.to_string());
         let mut done = Done::at(next);
+        let mut asked = Vec::with_capacity(page.len());
         for pending in page {
-            let again = match &pending.question {
-                Some(Question::Plan { party }) => self.plan_again(conn, run, &pending, party).await?,
-                Some(Question::TheirMovement { key, names, minor, currency }) => {
-                    self.their_movement_again(conn, &pending, key, names, (*minor, currency), &mut done).await?
+            self.goes_on()?;
+            let now = self.asked_again(&mut *conn, &pending, &mut done).await?;
+            asked.push((pending, now));
+        }
+        let queue = self.queue(&mut *conn, &asked).await?;
+        for (pending, now) in asked {
+            self.goes_on()?;
+            let again = match now {
+                Asked::Settled(again) => again,
+                Asked::Plan(plan) => self.plan_again(&mut *conn, run, *plan, &queue, pending.finding.source).await?,
+                Asked::TheirMovement(movement) => {
+                    self.their_movement_again(&mut *conn, &pending, &movement, &queue, &mut done).await?
                 }
-                Some(Question::OurMovement { key, reference }) => {
-                    self.our_movement_again(&pending, key, reference, &mut done).await?
-                }
-                None => Again::Gone,
             };
             match again {
                 Again::Gone => done.settled.push((pending.finding.id, None)),
@@ -78,7 +124,23 @@ impl Reconciler {
         Ok(done)
     }
 
-    async fn plan_again(&self, conn: &mut PgConnection, run: &Run, pending: &Pending, party: &Party) -> Result<Again, Error> {
+    async fn asked_again(&self, conn: &mut PgConnection, pending: &Pending, done: &mut Done) -> Result<Asked, Error> {
+        match &pending.question {
+            Some(Question::Plan { party }) => self.plan_asked(conn, pending, party).await,
+            Some(Question::TheirMovement { key, names, minor, currency }) => Ok(Asked::TheirMovement(TheirMovement {
+                key: key.clone(),
+                names: names.clone(),
+                minor: *minor,
+                currency: currency.clone(),
+            })),
+            Some(Question::OurMovement { key, reference }) => {
+                Ok(Asked::Settled(self.our_movement_again(pending, key, reference, done).await?))
+            }
+            None => Ok(Asked::Settled(Again::Gone)),
+        }
+    }
+
+    async fn plan_asked(&self, conn: &mut PgConnection, pending: &Pending, party: &Party) -> Result<Asked, Error> {
         let source = pending.finding.source;
         // Somebody who was nobody here may have an account by now.
         let account = match pending.finding.account {
@@ -86,15 +148,27 @@ impl Reconciler {
             None => self.account_of(&mut *conn, source, party).await?,
         };
         let seen = self.look(source, account, party).await?;
-        let Some((class, ours, theirs)) = difference(account, &seen) else { return Ok(Again::Gone) };
+        let Some((class, ours, theirs)) = difference(account, &seen) else { return Ok(Asked::Settled(Again::Gone)) };
         let Seen::Answered(both) = seen else {
             let done = "nothing: a newer release may be able to read it".to_owned();
-            return Ok(Again::Stays(News { state: State::Open, ours, theirs, done, event: None }));
+            return Ok(Asked::Settled(Again::Stays(News { state: State::Open, ours, theirs, done, event: None })));
         };
         let (answer, compared) = *both;
         let named = compared.named.iter().map(AgreementId::as_str);
-        let names: HashSet<&str> = party.names().chain(named).collect();
-        if self.is_awaited(&mut *conn, account, &names).await? {
+        let names = party.names().chain(named).map(str::to_owned).collect();
+        Ok(Asked::Plan(Box::new(PlanAsked { party: party.clone(), account, class, ours, theirs, answer, names })))
+    }
+
+    async fn plan_again(
+        &self,
+        conn: &mut PgConnection,
+        run: &Run,
+        plan: PlanAsked,
+        queue: &Queue,
+        source: Source,
+    ) -> Result<Again, Error> {
+        let PlanAsked { party, account, class, ours, theirs, answer, names } = plan;
+        if queue.has(account, &names) {
             return Ok(Again::Waits);
         }
         let compared = self.compare(account, &answer).await?;
@@ -118,7 +192,7 @@ impl Reconciler {
             (_, Mode::Look) => told(State::Open, ONLY_LOOKED, event),
             (_, Mode::Apply) => {
                 let facts = answer.facts.as_deref().unwrap_or_default();
-                let delivery = delivery(source, party, account, &compared, facts, answer.asked);
+                let delivery = delivery(source, &party, account, &compared, facts, answer.asked);
                 let (event, status) = self.ask_again(&mut *conn, &delivery).await?;
                 match status {
                     Status::Dead | Status::Parked | Status::Applied | Status::Ignored => {
@@ -148,21 +222,19 @@ impl Reconciler {
         &self,
         conn: &mut PgConnection,
         pending: &Pending,
-        key: &str,
-        names: &[String],
-        (minor, currency): (i64, &str),
+        movement: &TheirMovement,
+        queue: &Queue,
         done: &mut Done,
     ) -> Result<Again, Error> {
         let finding = &pending.finding;
-        let names: HashSet<&str> = names.iter().map(String::as_str).collect();
-        let is_awaited = self.is_awaited(&mut *conn, finding.account, &names).await?;
+        let TheirMovement { key, names, minor, currency } = movement;
         // Whatever is in the ledger by now was seen too early.
-        let here = matching::with_keys(&mut *conn, &[key]).await?;
+        let here = matching::with_keys(&mut *conn, &[key.as_str()]).await?;
         if let Some(row) = here.get(key) {
             done.add(money::sum(finding.source, "ours", row.money.currency.as_str()), row.money.minor);
             return Ok(Again::Gone);
         }
-        if is_awaited {
+        if queue.has(finding.account, names) {
             // Neither side counts it today.
             done.add(money::sum(finding.source, "theirs", currency), minor.saturating_neg());
             return Ok(Again::Waits);
@@ -209,30 +281,34 @@ impl Reconciler {
         Ok(accounts::find(conn, &self.rules.tenant, std::slice::from_ref(&user.0)).await?.into_values().next())
     }
 
-    /// Whether an event that is still to run is this account's, or names one of these.
-    async fn is_awaited(
-        &self,
-        conn: &mut PgConnection,
-        account: Option<AccountId>,
-        names: &HashSet<&str>,
-    ) -> Result<bool, Error> {
-        if let Some(account) = account
-            && open::awaited(&mut *conn, &[account]).await?.contains(&account)
-        {
-            return Ok(true);
+    /// Looks through the queue for whatever these are about.
+    async fn queue(&self, conn: &mut PgConnection, asked: &[(Pending, Asked)]) -> Result<Queue, Error> {
+        let mut names: HashSet<&str> = HashSet::new();
+        let mut accounts: Vec<AccountId> = Vec::new();
+        for (pending, now) in asked {
+            let (account, of_it) = match now {
+                Asked::Settled(_) => continue,
+                Asked::Plan(plan) => (plan.account, &plan.names),
+                Asked::TheirMovement(movement) => (pending.finding.account, &movement.names),
+            };
+            names.extend(of_it.iter().map(String::as_str));
+            accounts.extend(account);
         }
-        let mut after = EventId(0);
-        loop {
-            let page = open::unread(&mut *conn, after, UNREAD_PAGE).await?;
-            let payload = |event: &open::Unread| providers::payload(event.source, event.body.as_deref()?);
-            if page.iter().filter_map(payload).any(|payload| mentions(&payload, names)) {
-                return Ok(true);
-            }
-            match page.last() {
-                Some(last) if i64::try_from(page.len()) == Ok(UNREAD_PAGE) => after = last.id,
-                _ => return Ok(false),
-            }
+        let mut queue = Queue::default();
+        let mut after = (!names.is_empty()).then_some(Place::FRONT);
+        while let Some(place) = after {
+            self.goes_on()?;
+            let show = |event: Unread| {
+                let payload = event.body.as_deref().and_then(|body| providers::payload(event.source, body));
+                if let Some(payload) = payload {
+                    mentioned(&payload, &names, &mut queue.names);
+                }
+            };
+            after = open::unread(&mut *conn, place, UNREAD_PAGE, show).await?;
         }
+        // Whoever was read meanwhile is somebody's by now.
+        queue.accounts = open::awaited(conn, &accounts).await?;
+        Ok(queue)
     }
 }
 
@@ -241,13 +317,15 @@ fn stays(pending: &Pending, done: String, event: Option<EventId>) -> News {
     News { state: State::Open, ours: finding.ours.clone(), theirs: finding.theirs.clone(), done, event }
 }
 
-/// Whether one of these names is anywhere in it.
-fn mentions(payload: &Value, names: &HashSet<&str>) -> bool {
+/// Which of these names are anywhere in it.
+fn mentioned(payload: &Value, names: &HashSet<&str>, found: &mut HashSet<String>) {
     match payload {
-        Value::String(text) => names.contains(text.as_str()),
-        Value::Array(all) => all.iter().any(|one| mentions(one, names)),
-        Value::Object(all) => all.values().any(|one| mentions(one, names)),
-        _ => false,
+        Value::String(text) if names.contains(text.as_str()) => {
+            found.insert(text.clone());
+        }
+        Value::Array(all) => all.iter().for_each(|one| mentioned(one, names, found)),
+        Value::Object(all) => all.values().for_each(|one| mentioned(one, names, found)),
+        _ => {}
     }
 }
 

@@ -144,7 +144,7 @@ words! { Level { Error = "error", Warn = "warn", Info = "info" } }
 
 words! {
     /// Where a panic was caught.
-    Part { Web = "web", Worker = "worker", Handler = "handler", Bell = "bell", Courier = "courier" }
+    Part { Web = "web", Worker = "worker", Handler = "handler", Bell = "bell", Courier = "courier", Replayer = "replayer", Reconcile = "reconcile" }
 }
 
 /// The sources as words.

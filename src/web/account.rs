@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::response::{Html, IntoResponse, Response};
 use sqlx::PgConnection;
+use time::OffsetDateTime;
 
 use super::account_view::{self, Read};
 use super::checkout;
@@ -88,6 +89,7 @@ async fn read(app: &AppState, person: &Person, wanted: &Wanted) -> Result<Read, 
     let totals = money::totals(&mut *tx, account).await?;
     let packs = money::bills::of(&mut *tx, account, PACKS_SHOWN).await?;
     let turned_back = turned_back(&mut tx, person, wanted).await?;
+    let set_out = set_out(&mut tx, person, now).await?.filter(|one| turned_back.as_ref().is_none_or(|back| back.id != one.id));
     let version = live::version(&mut tx, account).await?;
     tx.rollback().await?;
     Ok(Read {
@@ -109,6 +111,7 @@ async fn read(app: &AppState, person: &Person, wanted: &Wanted) -> Result<Read, 
         totals,
         packs,
         turned_back,
+        set_out,
         version,
     })
 }
@@ -119,6 +122,13 @@ async fn turned_back(conn: &mut PgConnection, person: &Person, wanted: &Wanted) 
     let Some(checkout) = checkouts::of(&mut *conn, person.account, id).await? else { return Ok(None) };
     let progress = checkout::progress(conn, person, &checkout).await?;
     Ok(Some(checkout).filter(|_| progress == Progress::Waiting))
+}
+
+/// What they set out to buy, while it may be paid and nothing was heard of it: so nobody buys twice because a page says nothing.
+async fn set_out(conn: &mut PgConnection, person: &Person, now: OffsetDateTime) -> sqlx::Result<Option<checkouts::Checkout>> {
+    let Some(checkout) = checkouts::open(&mut *conn, person.account, now).await? else { return Ok(None) };
+    let progress = checkout::progress(conn, person, &checkout).await?;
+    Ok(Some(checkout).filter(|_| matches!(progress, Progress::Waiting | Progress::UnderWay | Progress::Awaited)))
 }
 
 pub(super) async fn zone_of(conn: &mut PgConnection, person: &Person) -> sqlx::Result<Zone> {

@@ -53,6 +53,7 @@ pub struct Read {
     pub totals: Vec<money::Total>,
     pub packs: Vec<money::bills::Bill>,
     pub turned_back: Option<Checkout>,
+    pub set_out: Option<Checkout>,
     pub version: String,
 }
 
@@ -67,6 +68,8 @@ struct AccountPage<'a> {
     problems: &'a [String],
     /// What somebody turned back from buying, and where.
     turned_back: Option<(String, &'static str)>,
+    /// What they set out to buy and may have paid, where, and the page that waits for word of it.
+    set_out: Option<(String, &'static str, String)>,
     plan: String,
     shop: Shop,
     tellers: String,
@@ -128,6 +131,7 @@ struct MonthLink {
 
 pub(super) fn render(person: &Person, providers: &Providers, wanted: &Wanted, read: &Read) -> Result<String, askama::Error> {
     let (zone, bottles) = (&read.zone, &read.bottles);
+    let seller = |checkout: &Checkout| providers.of(checkout.source).map_or("the provider", Provider::name);
     let events = read.cards.iter().map(|card| EventView::new(card, zone, read.rehearsals.get(&card.id))).collect();
     let again = |log: Filter| Wanted { log, problems: Vec::new(), ..wanted.clone() }.address();
     let older = read.cards.last().filter(|_| read.older_events).map(|last| last.id);
@@ -139,9 +143,11 @@ pub(super) fn render(person: &Person, providers: &Providers, wanted: &Wanted, re
         here: Wanted { problems: Vec::new(), ..wanted.clone() }.address(),
         zone: &zone.name,
         problems: &wanted.problems,
-        turned_back: read.turned_back.as_ref().map(|checkout| {
-            (checkout_view::what(checkout.ware), providers.of(checkout.source).map_or("the provider", Provider::name))
-        }),
+        turned_back: read.turned_back.as_ref().map(|checkout| (checkout_view::what(checkout.ware), seller(checkout))),
+        set_out: read
+            .set_out
+            .as_ref()
+            .map(|checkout| (checkout_view::what(checkout.ware), seller(checkout), format!("/account/checkout/{}", checkout.id))),
         plan: name(read.standing.plan.as_str()),
         shop: Shop::new(providers, &Buyer { plan: read.standing.plan, pro_through: &read.pro_through, known_as: &read.known_as }),
         tellers: either(&providers.all().map(|(_, provider)| provider.name()).collect::<Vec<_>>()),

@@ -18,6 +18,9 @@ pub enum NoWay {
     /// Pro is theirs already; a second subscription would be paid for nothing.
     #[error("they have Pro already")]
     HasPro,
+    /// Another click of theirs for the same is not answered yet.
+    #[error("it is being asked for already")]
+    UnderWay,
     #[error(transparent)]
     Door(#[from] DoorError),
 }
@@ -39,9 +42,9 @@ pub fn refused(app: &AppState, source: Source, why: &NoWay) -> Response {
             tracing::error!(error = chain, provider = source.as_str(), "nobody gets to the provider's page");
         }
         NoWay::Door(_) => {
-            tracing::warn!(error = chain, provider = source.as_str(), "somebody did not get to the provider's page")
+            tracing::warn!(error = chain, provider = source.as_str(), "somebody did not get to the provider's page");
         }
-        NoWay::NotSold | NoWay::HasPro => {}
+        NoWay::NotSold | NoWay::HasPro | NoWay::UnderWay => {}
     }
     answer(why, app.providers.of(source).map_or("The provider", Provider::name))
 }
@@ -71,7 +74,7 @@ const fn status(why: &NoWay) -> StatusCode {
         NoWay::NotSold | NoWay::HasPro | NoWay::Door(DoorError::NotSold | DoorError::NoCustomer | DoorError::Closed) => {
             StatusCode::CONFLICT
         }
-        NoWay::Door(DoorError::Unavailable(_)) => StatusCode::SERVICE_UNAVAILABLE,
+        NoWay::UnderWay | NoWay::Door(DoorError::Unavailable(_)) => StatusCode::SERVICE_UNAVAILABLE,
         NoWay::Door(DoorError::StrangeAddress(_) | DoorError::Refused(_)) => StatusCode::BAD_GATEWAY,
     }
 }
@@ -80,6 +83,7 @@ fn heading(why: &NoWay, provider: &str) -> String {
     match why {
         NoWay::NotSold | NoWay::Door(DoorError::NotSold) => "This is not sold here".to_owned(),
         NoWay::HasPro => "You have Pro already".to_owned(),
+        NoWay::UnderWay => format!("{provider} has not answered yet"),
         NoWay::Door(DoorError::NoCustomer) => format!("{provider} does not know you yet"),
         NoWay::Door(DoorError::Closed) => "That page is closed".to_owned(),
         NoWay::Door(DoorError::Unavailable(_)) => format!("{provider} cannot be reached just now"),
@@ -98,6 +102,12 @@ fn sentence(why: &NoWay, provider: &str) -> String {
         NoWay::HasPro => "Nothing was bought and nothing was charged: a second subscription would give you nothing more. Your \
                           account says through whom you have it."
             .to_owned(),
+        NoWay::UnderWay => {
+            format!(
+                "You clicked before, and {provider} is slow to answer that click. Nothing was bought and nothing was charged. \
+                 Go back to your account and try again in a moment."
+            )
+        }
         NoWay::Door(DoorError::NoCustomer) => {
             format!("There is nothing to manage at {provider} before something was bought there. Nothing was changed.")
         }

@@ -88,7 +88,9 @@ impl TotalView {
                 MoneyKind::Dispute => "taken back by your bank",
                 MoneyKind::DisputeReversal => "returned by your bank",
             };
-            format!("{what} {}", sum(*minor))
+            // Which way it went, the words say.
+            let minor = if matches!(kind, MoneyKind::Refund | MoneyKind::Dispute) { -minor } else { *minor };
+            format!("{what} {}", sum(minor))
         });
         let parts: Vec<String> = if total.by_kind.keys().eq([&MoneyKind::Charge]) { Vec::new() } else { parts.collect() };
         Self { paid: sum(total.paid()), parts }

@@ -24,8 +24,10 @@ use crate::providers::{DoorError, Errand, Provider, Ware, Way};
 
 /// The same click, sent twice at once, waits this long for what the first one is told.
 const BESIDE_FOR: Duration = Duration::from_secs(4);
+/// Longer than anybody waits for a provider's answer: whoever asked has gone with its process.
+const GONE_AFTER: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// An earlier checkout that turns out to be over is followed by one new one, and no more.
+/// An earlier checkout that is over, or turns out to be, is followed by one new one, and no more.
 const TRIES: usize = 2;
 
 /// Why there is no way to go.
@@ -55,13 +57,28 @@ pub async fn to_checkout(app: &AppState, person: &Person, source: Source, ware: 
     let wish = Wish { account: person.account, source, ware, intent };
     for _ in 0..TRIES {
         let (noted, customer, now) = note(&app.pool, wish).await?;
-        let checkout = match noted {
-            Noted::New(checkout) => checkout,
-            Noted::Before(checkout) => made_meanwhile(&app.pool, person, checkout).await?,
+        // Only whoever noted it asks for it to be made, and judges what came of that: to anybody else a slow answer is none.
+        let (checkout, is_mine) = match noted {
+            Noted::New(checkout) => (checkout, true),
+            Noted::Before(checkout) if checkout.reference.is_none() && now - checkout.begun_at > GONE_AFTER => {
+                checkouts::give_up(&app.pool, checkout.id, now).await?;
+                continue;
+            }
+            Noted::Before(checkout) => (made_meanwhile(&app.pool, person, checkout).await?, false),
         };
+        if checkout.ended {
+            continue;
+        }
+        if !is_mine && checkout.reference.is_none() {
+            return Err(NoWay::UnderWay.into());
+        }
         match ask(provider, app, person, &checkout, customer.as_ref()).await {
             Ok(Way::Checkout { url, reference }) => {
-                checkouts::made(&app.pool, checkout.id, &reference).await?;
+                if is_mine && !checkouts::made(&app.pool, checkout.id, &reference).await? {
+                    // Another checkout may be begun by now, and both could be paid. This one nobody was shown, so nobody can.
+                    tracing::warn!(account = %person.account, checkout = %checkout.id, reference, "a checkout was made too late; nobody is sent there");
+                    return Err(NoWay::UnderWay.into());
+                }
                 tracing::info!(account = %person.account, checkout = %checkout.id, reference, ware = ware.as_str(), "on the way to a checkout");
                 return Ok(url);
             }
@@ -75,15 +92,15 @@ pub async fn to_checkout(app: &AppState, person: &Person, source: Source, ware: 
             // Nobody paid it in its day: a new one is begun.
             Err(DoorError::Closed) if checkout.reference.is_some() => checkouts::end(&app.pool, checkout.id, now).await?,
             Err(error) => {
-                if checkout.reference.is_none() {
+                if is_mine {
                     // Whatever was made of it, nobody was shown it: the next click begins anew.
-                    checkouts::end(&app.pool, checkout.id, now).await?;
+                    checkouts::give_up(&app.pool, checkout.id, now).await?;
                 }
                 return Err(NoWay::Door(error).into());
             }
         }
     }
-    Err(NoWay::Door(DoorError::Closed).into())
+    Err(NoWay::UnderWay.into())
 }
 
 /// Where to send somebody who wants to manage what they pay.

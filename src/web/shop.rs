@@ -99,7 +99,9 @@ fn sellers(providers: &Providers, ware: Ware) -> Vec<&'static str> {
 
 fn about_pro(plan: Plan, sellers: &[&str], through: &[&str]) -> Option<String> {
     match (plan, sellers, through) {
-        (Plan::Free, [_, _, ..], _) => Some(format!("Pro is the same at {}: choose one.", sellers.join(" and at "))),
+        (Plan::Free, [_, _, ..], _) => {
+            Some(format!("Pro gives you the same at {}, at the price that they ask: choose one.", sellers.join(" and at ")))
+        }
         (Plan::Pro, _, [_, _, ..]) => Some(format!(
             "You have Pro at {}, and pay for it at each. One is enough: cancel the other where you manage it.",
             through.join(" and at ")

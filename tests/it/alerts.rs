@@ -172,6 +172,23 @@ async fn each_condition_is_told_once_and_its_end_once() {
 }
 
 #[tokio::test]
+async fn a_dead_event_that_an_operator_acknowledged_is_no_news_until_it_dies_again() {
+    let stage = Stage::new().await;
+    stage.event().await;
+    stage.sql("update inbox_events set status = 'dead', due_at = 'infinity', processed_at = now()").await;
+    assert_eq!(stage.look().await, raised("dead"));
+    stage
+        .sql(
+            "insert into event_notes (event_id, note, acknowledges, written_by, written_at, form_key)
+             select id, 'it may rest', processed_at, 'olive', now(), gen_random_uuid() from inbox_events",
+        )
+        .await;
+    assert_eq!(stage.look().await, cleared("dead"));
+    stage.sql("update inbox_events set processed_at = now() + interval '1 second'").await;
+    assert_eq!(stage.look().await, raised("dead"));
+}
+
+#[tokio::test]
 async fn nothing_is_raised_just_below_its_bound() {
     let stage = Stage::new().await;
     for _ in 0..2 {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use bottle::reconcile::findings::Class;
 use bottle::telemetry::labels::Pool;
 use bottle::telemetry::metrics::{self, PoolUse, Process, Stored};
 use serde_json::Value;
@@ -17,13 +18,17 @@ fn told() -> Exposition {
     let pools = [Pool::Intake, Pool::Worker, Pool::Reminders, Pool::Web];
     let pools = pools.map(|pool| PoolUse { pool, max: 4, open: 2, idle: 1 });
     let process = Process { started_secs: Some(1.0), memory_bytes: Some(1.0), open_files: Some(1.0) };
-    let told = Exposition::read(&metrics::write(&pools, Some(&Stored::default()), process));
+    let stored = Stored { drift: Class::ALL.map(|class| (class.as_str(), 0)).to_vec(), ..Stored::default() };
+    let told = Exposition::read(&metrics::write(&pools, Some(&stored), process));
     told.keeps_the_conventions();
     told
 }
 
+/// A label, how it is compared, and with what.
+type Matcher = (String, String, String);
+
 /// The metrics that a query names, each with its selector's labels and values.
-fn asked(query: &str) -> Vec<(String, Vec<(String, String, String)>)> {
+fn asked(query: &str) -> Vec<(String, Vec<Matcher>)> {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let mut found = Vec::new();
     let mut rest = query;

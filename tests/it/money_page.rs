@@ -72,7 +72,7 @@ async fn what_was_paid_and_given_back_stands_with_its_reason_and_a_refund_stamps
     counter.stripe.turn(&format!("charges/{second}/refund"), json!({})).await;
     counter.hears().await;
     let page = counter.page(&ada, "/account").await;
-    says(&page, &["<b>15.80 USD</b>", "paid 22.00 USD; given back -6.20 USD"]);
+    says(&page, &["<b>15.80 USD</b>", "paid 22.00 USD; given back 6.20 USD"]);
     says(
         &page,
         &["Refunded in part, 1.20 USD</span>", "Refunded</span>", "Given back to you, ", "-1.20 USD", "1.20 USD given back"],

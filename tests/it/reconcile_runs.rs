@@ -191,9 +191,9 @@ async fn a_provider_that_cannot_be_asked_is_told_with_what_to_set() {
 
 #[tokio::test]
 async fn a_run_that_is_killed_half_way_goes_on_where_it_was() {
-    let shop = Shop::selling(60).await;
-    let all: usize = shop.stripe.get("/v1/events", &[("limit", "100")]).await["data"].as_array().unwrap().len();
-    assert_eq!(all, 100, "more than a page of events");
+    let shop = Shop::selling(105).await;
+    let sold = shop.stripe.get("/v1/events", &[("limit", "100"), ("type", "checkout.session.completed")]).await;
+    assert_eq!(sold["has_more"], true, "more than a page of events that are read");
     // The first page is answered, the second is not.
     shop.stripe.turn("faults", json!({ "path": "/v1/events", "slow_ms": 1 })).await;
     shop.stripe.turn("faults", json!({ "path": "/v1/events", "slow_ms": 600_000 })).await;
@@ -216,8 +216,8 @@ async fn a_run_that_is_killed_half_way_goes_on_where_it_was() {
     assert_eq!(said.code, Some(0), "{said:?}");
     assert_eq!(shop.count("select count(*) from reconcile_runs").await, 1, "the same run");
     assert_eq!(shop.count("select count(*) from reconcile_runs where state = 'finished'").await, 1);
-    assert!(said.out.contains("Events that never came (event_missing): 60, 60 of them repaired."), "{}", said.out);
-    assert_eq!(shop.count("select count(*) from money_ledger").await, 60);
+    assert!(said.out.contains("Events that never came (event_missing): 105, 105 of them repaired."), "{}", said.out);
+    assert_eq!(shop.count("select count(*) from money_ledger").await, 105);
     assert_eq!(shop.count("select count(*) from reconcile_books").await, 0, "the copy of their books is gone");
     let events = shop.stripe.look("calls").await["latest"].as_array().unwrap().clone();
     let first = events.iter().find(|call| call["path"] == "/v1/events").unwrap();
@@ -339,4 +339,37 @@ async fn a_difference_that_stays_is_an_alert_until_a_run_finds_none_and_so_is_a_
     let (latest, page) = (runs::latest(&mut conn).await.unwrap().unwrap(), runs::page(&mut conn, None, 2).await.unwrap());
     assert_eq!((latest.state, page.len(), page[0].state), (State::Finished, 2, State::Running));
     assert_eq!(runs::page(&mut conn, Some(page[1].id), 10).await.unwrap().last().unwrap().id.0, 1);
+}
+
+#[tokio::test]
+async fn what_is_left_of_runs_that_nobody_takes_up_goes_when_the_next_one_begins() {
+    let (_shop, comparing) = comparing(1).await;
+    sqlx::query(
+        "with r as (
+             insert into reconcile_runs (sources, since, until, mode, state, begun_at, touched_at, finished_at)
+             select '{stripe}'::text[], at, at, 'look', state, at, at, case state when 'finished' then at end
+             from (values ('running', now() - interval '25 hours'), ('running', now() - interval '1 hour'),
+                          ('finished', now() - interval '2 hours'), ('failed', now() - interval '401 days')) as v (state, at)
+             returning id),
+         b as (
+             insert into reconcile_books (run_id, source, entry, movement_key, kind, amount_minor, currency, marked)
+             select r.id, 'stripe', 'txn_' || n, 'charge:' || n, 'charge', 1, 'usd', false from r, generate_series(1, 10001) n)
+         insert into reconcile_findings (run_id, class, source, subject, ours, theirs, done, state, found_at)
+         select id, 'amount_differs', 'stripe', 'charge:1', '', '', '', 'open', now() from r",
+    )
+    .execute(&comparing.pool)
+    .await
+    .unwrap();
+    let run = comparing.run(&[Source::Stripe], Mode::Apply).await;
+    assert_eq!((run.id.0, run.state), (5, State::Finished));
+    let states =
+        "select string_agg(concat_ws(' ', id, state, left(error, 8)), ', ' order by id) from reconcile_runs where id < 5";
+    let states: String = comparing.value(states).await;
+    assert_eq!(states, "1 failed given up, 2 running, 3 finished, 4 failed given up");
+    // Whoever wishes for the second within a day goes on with it, and needs its copy whole.
+    let books =
+        "select string_agg(concat_ws(' ', run_id, n), ', ') from (select run_id, count(*) n from reconcile_books group by 1) b";
+    assert_eq!(comparing.value::<String>(books).await, "2 10001");
+    let findings = "select string_agg(run_id::text, ', ' order by run_id) from reconcile_findings where run_id < 5";
+    assert_eq!(comparing.value::<String>(findings).await, "1, 2, 3", "a year of findings is kept");
 }

@@ -1,11 +1,14 @@
 //! Reconcile against a local Stripe over HTTP: events that never came, books that differ, plans nobody told us of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bottle::domain::ask_again::Party;
 use bottle::domain::event::Source;
-use bottle::providers::{Providers, Ware};
+use bottle::domain::ids::CustomerId;
+use bottle::providers::listing::ListError;
+use bottle::providers::{Provider, Providers, Ware};
 use bottle::reconcile::runs::Mode;
 use bottle::reconcile::{Reconciler, Wish};
 use serde_json::{Value, json};
@@ -15,7 +18,7 @@ use crate::support::cases;
 use crate::support::claims::says;
 use crate::support::comparing::Comparing;
 use crate::support::kinde_api::KindeApi;
-use crate::support::till::{Till, now_secs, text};
+use crate::support::till::{self, Till, now_secs, real_now, text};
 
 const DAY: i64 = 24 * 3600;
 
@@ -393,4 +396,58 @@ async fn a_plan_that_two_providers_give_is_compared_with_each_by_itself() {
     let before = comparing.everything().await;
     assert_eq!(comparing.told(&comparing.run(&both, Mode::Apply).await).await, Vec::<String>::new());
     assert_eq!(comparing.everything().await, before);
+}
+
+/// A Stripe that answers every call so.
+async fn answering(answer: impl Fn(&HashMap<String, String>) -> (u16, Value) + Clone + Send + Sync + 'static) -> Provider {
+    use axum::extract::Query;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let app = axum::Router::new().fallback(move |Query(asked): Query<HashMap<String, String>>| {
+        let (status, body) = answer(&asked);
+        std::future::ready((axum::http::StatusCode::from_u16(status).unwrap(), axum::Json(body)))
+    });
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    Provider::Stripe(till::arm(&url))
+}
+
+#[tokio::test]
+async fn a_price_that_is_not_there_is_an_error_and_a_customer_who_is_not_there_is_nobody() {
+    let missing = |param: &'static str| {
+        let error = json!({ "code": "resource_missing", "param": param, "message": format!("No such {param}: 'x'") });
+        answering(move |_| (400, json!({ "error": error.clone() })))
+    };
+    let error = missing("price").await.customers(None).await.unwrap_err();
+    assert!(matches!(&error, ListError::Unreadable { why } if why.contains("No such price")), "{error:?}");
+    let party = Party { user: None, customers: vec![CustomerId("cus_1".to_owned())] };
+    assert!(missing("customer").await.plans(&party, real_now()).await.unwrap().is_none());
+    assert_eq!(missing("starting_after").await.customers(Some("sub_1")).await.unwrap().next, None);
+}
+
+#[tokio::test]
+async fn an_event_that_is_too_large_or_cannot_be_read_is_passed_over_and_the_others_are_listed() {
+    let event = |id: &str| till::event(id, "invoice.paid", "in_0001");
+    let (mut large, mut odd) = (event("evt_0002"), event("evt_0003"));
+    large["data"]["object"]["text"] = json!("x".repeat(5 << 20));
+    odd["livemode"] = json!("perhaps");
+    let all = [event("evt_0001"), large, odd, event("evt_0004")];
+    let provider = answering(move |asked| {
+        assert_eq!(asked.keys().filter(|name| name.starts_with("types[")).count(), bottle::providers::stripe::READ.len());
+        let after = asked.get("starting_after").and_then(|id| all.iter().position(|event| event["id"] == id.as_str()));
+        let left = &all[after.map_or(0, |at| at + 1)..];
+        let page = &left[..left.len().min(asked["limit"].parse().unwrap())];
+        (200, json!({ "object": "list", "data": page, "has_more": page.len() < left.len() }))
+    })
+    .await;
+    let (mut keys, mut after) = (Vec::new(), None);
+    loop {
+        let now = time::OffsetDateTime::now_utc();
+        let page = provider.events(now - time::Duration::days(1), now, after.as_deref()).await.unwrap();
+        keys.extend(page.items.into_iter().map(|event| event.key.0));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(keys, ["evt_0001", "evt_0004"]);
 }

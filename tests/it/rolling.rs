@@ -164,7 +164,7 @@ async fn whoever_was_taken_on_before_a_stop_is_answered_after_it() {
         let read = |mut client: TcpStream| {
             client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
             let mut answer = String::new();
-            client.read_to_string(&mut answer).map(|_| answer).unwrap_or_else(|error| error.to_string())
+            client.read_to_string(&mut answer).map_or_else(|error| error.to_string(), |_| answer)
         };
         clients.into_iter().map(read).collect::<Vec<_>>()
     });

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use bottle::checkouts;
 use bottle::providers::Provider;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::local_stripe::{self, PACK, SECRET, Stripe};
-use crate::support::app::{Answer, App, Event, Setup, SignedIn, answer};
+use crate::support::app::{Answer, App, Event, Setup, SignedIn, answer, eventually};
 use crate::support::till::{arm, now_secs, signature};
 
 /// An application with a Stripe beside its Kinde, and its own posts not followed to where they lead.
@@ -66,6 +67,32 @@ impl Shop {
         let calls = self.stripe.look("calls").await;
         calls["paths"]["POST /v1/checkout/sessions"].as_i64().unwrap_or(0)
     }
+
+    /// The next checkout that Stripe is asked for goes this way.
+    async fn makes_slowly(&self, mut how: Value) {
+        how["path"] = json!("/v1/checkout/sessions");
+        how["method"] = json!("POST");
+        self.stripe.turn("faults", how).await;
+    }
+
+    /// Checkouts that can be paid, as Stripe has them.
+    async fn payable(&self) -> usize {
+        let open = self.stripe.get("/v1/checkout/sessions", &[("status", "open"), ("limit", "100")]).await;
+        open["data"].as_array().unwrap().len()
+    }
+
+    /// Checkouts that are not over, as we have them.
+    async fn open_rows(&self) -> i64 {
+        sqlx::query_scalar("select count(*) from checkouts where ended_at is null").fetch_one(&self.app.pool).await.unwrap()
+    }
+
+    async fn is_noted(&self) {
+        eventually("the click is noted", async || self.open_rows().await == 1).await;
+    }
+
+    async fn does(&self, sql: &'static str) {
+        sqlx::query(sql).execute(&self.app.pool).await.unwrap();
+    }
 }
 
 #[track_caller]
@@ -102,7 +129,7 @@ async fn what_is_offered_is_what_each_provider_sells_and_pro_is_never_offered_tw
         &[
             ">Upgrade to Pro at Kinde</a>",
             ">Upgrade to Pro at Stripe</button>",
-            "Pro is the same at Kinde and at Stripe: choose one.",
+            "Pro gives you the same at Kinde and at Stripe, at the price that they ask: choose one.",
         ],
     );
     let policy = page.headers["content-security-policy"].to_str().unwrap();
@@ -157,6 +184,126 @@ async fn a_double_click_is_one_checkout_and_pro_has_one_open_checkout_in_every_t
     let once = Uuid::new_v4();
     shop.buy(&bob, "pack", once).await.leads_to();
     assert_eq!(shop.buy(&bob, "pro", once).await.status, 400, "one key is for one thing");
+}
+
+#[tokio::test]
+async fn a_second_click_on_a_slow_stripe_ends_nothing() {
+    let shop = Shop::open().await;
+    let ada = shop.app.sign_in("kp_ada").await;
+    let click = Uuid::new_v4();
+    // Longer than the second click waits, and not as long as Stripe is waited for.
+    shop.makes_slowly(json!({"slow_ms": 4_500})).await;
+    let second = async {
+        shop.is_noted().await;
+        shop.buy(&ada, "pro", click).await
+    };
+    let (first, second) = tokio::join!(shop.buy(&ada, "pro", click), second);
+    let to = first.leads_to();
+    // A machine that is busy may wake it when the first one has its way already.
+    if second.status == 503 {
+        assert_eq!(second.headers["retry-after"], "5");
+        says(&second, &["Stripe has not answered yet", "nothing was charged"]);
+    } else {
+        assert_eq!(second.leads_to(), to);
+    }
+    for intent in [click, Uuid::new_v4()] {
+        assert_eq!(shop.buy(&ada, "pro", intent).await.leads_to(), to);
+    }
+    assert_eq!((shop.made().await, shop.payable().await, shop.open_rows().await), (1, 1, 1));
+}
+
+#[tokio::test]
+async fn clicks_beside_one_that_fails_lead_to_no_second_checkout() {
+    let shop = Shop::open().await;
+    let ada = shop.app.sign_in("kp_ada").await;
+    // It is made, and the answer is lost.
+    shop.makes_slowly(json!({"slow_ms": 1_000, "status": 503, "done": true})).await;
+    let second = async {
+        shop.is_noted().await;
+        shop.buy(&ada, "pro", Uuid::new_v4()).await
+    };
+    let (first, second) = tokio::join!(shop.buy(&ada, "pro", Uuid::new_v4()), second);
+    assert_eq!((first.status, second.status), (503, 503), "Stripe is away to both");
+    assert_eq!(shop.open_rows().await, 0, "the next click begins anew");
+    tokio::time::sleep(std::time::Duration::from_millis(5_100)).await;
+    let tabs = futures_util::future::join_all((0..3).map(|_| shop.buy(&ada, "pro", Uuid::new_v4()))).await;
+    let to: BTreeSet<String> = tabs.iter().map(Answer::leads_to).collect();
+    assert_eq!((to.len(), shop.made().await, shop.open_rows().await), (1, 2, 1), "of two that were made one was shown");
+}
+
+#[tokio::test]
+async fn a_checkout_that_is_made_after_it_was_given_up_is_shown_to_nobody() {
+    let shop = Shop::open().await;
+    let ada = shop.app.sign_in("kp_ada").await;
+    shop.makes_slowly(json!({"slow_ms": 1_000})).await;
+    let meanwhile = async {
+        shop.is_noted().await;
+        shop.does("update checkouts set ended_at = now()").await;
+    };
+    let (late, ()) = tokio::join!(shop.buy(&ada, "pro", Uuid::new_v4()), meanwhile);
+    assert_eq!(late.status, 503);
+    let to = shop.buy(&ada, "pro", Uuid::new_v4()).await.leads_to();
+    let session = shop.session(&to).await;
+    let written: String =
+        sqlx::query_scalar("select reference from checkouts where ended_at is null").fetch_one(&shop.app.pool).await.unwrap();
+    assert_eq!((session["status"].as_str(), session["id"].as_str()), (Some("open"), Some(written.as_str())));
+
+    // Whoever was making one has died with it, a minute ago: nobody has to wait for that longer.
+    shop.does("update checkouts set reference = null, begun_at = now() - interval '61 seconds' where ended_at is null").await;
+    assert_ne!(shop.buy(&ada, "pro", Uuid::new_v4()).await.leads_to(), to);
+    assert_eq!(shop.open_rows().await, 1);
+}
+
+#[tokio::test]
+async fn of_packs_that_nobody_paid_there_are_five_and_a_sixth_click_leads_to_the_newest() {
+    let mut shop = Shop::open().await;
+    let ada = shop.app.sign_in("kp_ada").await;
+    let clicks: Vec<Uuid> = (0..5).map(|_| Uuid::new_v4()).collect();
+    let mut to = Vec::new();
+    for click in &clicks {
+        to.push(shop.buy(&ada, "pack", *click).await.leads_to());
+    }
+    assert_eq!(to.iter().collect::<BTreeSet<_>>().len(), 5);
+    for _ in 0..3 {
+        assert_eq!(shop.buy(&ada, "pack", Uuid::new_v4()).await.leads_to(), to[4]);
+    }
+    assert_eq!(shop.buy(&ada, "pack", clicks[1]).await.leads_to(), to[1], "a click that had its own has it still");
+    assert_eq!((shop.made().await, shop.payable().await), (5, 5));
+    let bob = shop.app.sign_in("kp_bob").await;
+    assert!(!to.contains(&shop.buy(&bob, "pack", Uuid::new_v4()).await.leads_to()), "Bob's packs are his own affair");
+
+    // Whoever pays can buy as many as they like.
+    let session = shop.session(&to[4]).await;
+    shop.stripe.complete(&session, "card").await;
+    shop.hears().await;
+    let next = shop.buy(&ada, "pack", Uuid::new_v4()).await.leads_to();
+    assert!(!to.contains(&next), "{next}");
+    assert_eq!(shop.buy(&ada, "pack", Uuid::new_v4()).await.leads_to(), next);
+}
+
+#[tokio::test]
+async fn checkouts_that_came_to_nothing_are_forgotten_and_a_pack_that_was_bought_keeps_its_page() {
+    let mut shop = Shop::open().await;
+    let ada = shop.app.sign_in("kp_ada").await;
+    let (session, bought) = shop.sets_out(&ada, "pack").await;
+    shop.stripe.complete(&session, "card").await;
+    shop.hears().await;
+    let (_, wished) = shop.sets_out(&ada, "pack").await;
+    let mut conn = shop.app.pool.acquire().await.unwrap();
+    shop.does("update checkouts set begun_at = now() - interval '89 days'").await;
+    assert_eq!(checkouts::prune(&mut conn).await.unwrap(), 0);
+    shop.does("update checkouts set begun_at = now() - interval '91 days'").await;
+    assert_eq!(checkouts::prune(&mut conn).await.unwrap(), 1);
+    assert_eq!(shop.app.get_as(&ada, &wished).await.status, 404);
+    says(&shop.app.get_as(&ada, &bought).await, &["100 bottles were added"]);
+
+    let (_, ended) = shop.sets_out(&ada, "pro").await;
+    shop.does("update checkouts set ended_at = now() - interval '6 days' where ware = 'pro'").await;
+    assert_eq!(checkouts::prune(&mut conn).await.unwrap(), 0);
+    assert_eq!(shop.app.get_as(&ada, &ended).await.status, 200);
+    shop.does("update checkouts set ended_at = now() - interval '8 days' where ware = 'pro'").await;
+    assert_eq!(checkouts::prune(&mut conn).await.unwrap(), 1);
+    assert_eq!(checkouts::prune(&mut conn).await.unwrap(), 0);
 }
 
 #[tokio::test]
@@ -234,9 +381,7 @@ async fn every_way_that_is_closed_has_its_page_and_loses_nothing() {
     assert_eq!(answer(foreign.form(&fields("stripe", "pack"))).await.status, 403, "no other site buys in their name");
     let nobody = shop.app.http.post(shop.app.url("/account/checkout")).header("origin", shop.app.url(""));
     assert_eq!(answer(nobody.form(&fields("stripe", "pack"))).await.status, 401);
-    let count: i64 =
-        sqlx::query_scalar("select count(*) from checkouts where ended_at is null").fetch_one(&shop.app.pool).await.unwrap();
-    assert_eq!(count, 1, "what led nowhere is over");
+    assert_eq!(shop.open_rows().await, 1, "what led nowhere is over");
 }
 
 #[tokio::test]
@@ -342,6 +487,20 @@ async fn a_payment_that_takes_days_says_so_and_then_what_came_of_it() {
 }
 
 #[tokio::test]
+async fn an_account_says_that_something_may_be_paid_until_word_of_it_comes() {
+    let mut shop = Shop::open().await;
+    let (ada, bob) = (shop.app.sign_in("kp_ada").await, shop.app.sign_in("kp_bob").await);
+    let (session, done) = shop.sets_out(&ada, "pro").await;
+    let told = "You set out to buy Pro at Stripe.";
+    says(&shop.app.get_as(&ada, "/account").await, &[told, &format!("href=\"{done}\"")]);
+    assert!(!shop.app.get_as(&bob, "/account").await.text.contains("You set out"), "it is Ada's");
+    shop.stripe.complete(&session, "card").await;
+    says(&shop.app.get_as(&ada, "/account").await, &[told]);
+    shop.hears().await;
+    assert!(!shop.app.get_as(&ada, "/account").await.text.contains("You set out"), "it came");
+}
+
+#[tokio::test]
 async fn who_turns_back_is_told_that_nothing_was_bought_and_only_while_that_is_so() {
     let mut shop = Shop::open().await;
     let (ada, bob) = (shop.app.sign_in("kp_ada").await, shop.app.sign_in("kp_bob").await);
@@ -372,4 +531,7 @@ async fn who_bought_something_gets_to_stripes_portal_and_back() {
     assert!(to.starts_with(&shop.stripe.url()), "{to}");
     let page = answer(shop.app.http.get(&to)).await;
     assert!(page.text.contains(&shop.app.url("/account")), "{}", page.text);
+    // Stripe's address is good for minutes, and a page of ours may be open for longer.
+    let again = shop.app.post_as(&ada, "/account/portal", &[("provider", "stripe"), ("intent", &intent)]).await.leads_to();
+    assert_ne!(to, again);
 }

@@ -27,10 +27,7 @@ fn attribute(span: &Span, name: &str) -> String {
     said(&span.attributes).remove(name).unwrap_or_default()
 }
 
-fn links_to<'s>(
-    span: &'s Span,
-    (trace, id): &(Vec<u8>, Vec<u8>),
-) -> impl Iterator<Item = std::collections::BTreeMap<String, String>> {
+fn links_to(span: &Span, (trace, id): &(Vec<u8>, Vec<u8>)) -> impl Iterator<Item = std::collections::BTreeMap<String, String>> {
     span.links.iter().filter(move |link| link.trace_id == *trace && link.span_id == *id).map(|link| said(&link.attributes))
 }
 

@@ -179,7 +179,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("reminders_id_seq", "usage"),
     ("calendar_feeds", "select, insert, update, delete"),
     ("outbox", "select, insert, update"),
-    ("checkouts", "select, insert, update"),
+    ("checkouts", "select, insert, update, delete"),
     ("event_notes", "select, insert"),
     ("operator_actions", "select, insert"),
     ("bulk_replays", "select, insert, update"),

@@ -123,20 +123,25 @@ macro_rules! looked {
     };
 }
 
-/// Both, in one order.
+/// Both, in one order. First how far: what leaves the candidates between the two statements makes the second one shorter, and what
+/// the first did not look at is not said to have been looked at.
 macro_rules! search {
     ($conn:ident, $filter:ident, $span:ident, $limit:ident, $end:ident, $candidates:tt, $order:tt) => {{
-        let rows = matching!($conn, $filter, $span, $limit, $candidates, $order);
+        let looked = looked!($conn, $span, $candidates, $order);
+        let within = looked.within($span);
+        let rows = matching!($conn, $filter, within, $limit, $candidates, $order);
         match full(&rows, $limit) {
             Some(last) => (rows, Rest::More(last)),
-            None => (rows, looked!($conn, $span, $candidates, $order).rest(|end| end.$end)),
+            None => (rows, looked.rest(|end| end.$end)),
         }
     }};
     ($conn:ident, $filter:ident, $span:ident, $limit:ident, $end:ident, $candidates:tt, $again:tt, $order:tt, $more:expr) => {{
-        let rows = matching!($conn, $filter, $span, $limit, $candidates, $order, $more);
+        let looked = looked!($conn, $span, $again, $order, $more);
+        let within = looked.within($span);
+        let rows = matching!($conn, $filter, within, $limit, $candidates, $order, $more);
         match full(&rows, $limit) {
             Some(last) => (rows, Rest::More(last)),
-            None => (rows, looked!($conn, $span, $again, $order, $more).rest(|end| end.$end)),
+            None => (rows, looked.rest(|end| end.$end)),
         }
     }};
 }
@@ -215,6 +220,16 @@ fn full(rows: &[Row], limit: i64) -> Option<EventId> {
 }
 
 impl End {
+    /// What is looked through: no further than this, if there is more.
+    fn within(&self, span: &Span) -> Span {
+        let is_cut = self.count >= WINDOW;
+        let (after, before) = match (is_cut, self.lowest, self.highest) {
+            (true, Some(lowest), Some(highest)) => (span.after.max(lowest - 1), span.before.min(highest + 1)),
+            _ => (span.after, span.before),
+        };
+        Span { after, before, named: Vec::new() }
+    }
+
     fn rest(self, end: impl FnOnce(&Self) -> Option<i64>) -> Rest {
         end(&self).filter(|_| self.count >= WINDOW).map_or(Rest::Nothing, |id| Rest::NotLookedAt(EventId(id)))
     }

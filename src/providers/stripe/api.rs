@@ -9,6 +9,7 @@ use std::time::Duration;
 use reqwest::{Method, StatusCode, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -19,7 +20,7 @@ use crate::providers::listing::ListError;
 use crate::telemetry::labels::Call;
 
 pub(super) const VERSION: &str = "2026-10-28.endive";
-const ANSWER_MAX: usize = 4 * 1024 * 1024;
+pub(super) const ANSWER_MAX: usize = 4 * 1024 * 1024;
 /// Stripe lets an account ask a hundred times a second, in its test mode 25 times.
 const AT_ONCE: usize = 16;
 /// Stripe gives no time to wait. What is asked of it meanwhile is not sent at all: so a provider that is away costs the events of
@@ -45,6 +46,17 @@ pub(super) enum Found<T> {
     There(T),
     Gone,
 }
+
+/// A page of a list, each item as it was written: one that cannot be read does not take the others with it.
+#[derive(Debug)]
+pub(super) enum Listed {
+    There(List<Box<RawValue>>),
+    Gone,
+    TooLarge,
+}
+
+/// Parameters that name what may be gone. Whatever else is missed, such as a price, is a setting of ours that is wrong.
+const MAY_BE_GONE: [&str; 3] = ["customer", "source", "starting_after"];
 
 /// What an answer other than 200 says.
 #[derive(Debug, Default, Deserialize)]
@@ -75,22 +87,25 @@ impl Api {
         }
     }
 
-    /// A page of a list. Gone: what it is a list of, or the object it is to begin after, is not there.
-    pub(super) async fn list<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        params: &[(&str, &str)],
-    ) -> Result<Found<List<T>>, ListError> {
+    /// A page of a list, of at most `most` bytes. Gone: what it is a list of, or the object it is to begin after, is not there.
+    pub(super) async fn list(&self, path: &str, params: &[(&str, &str)], most: usize) -> Result<Listed, ListError> {
         let request = self.request(Method::GET, &format!("{path}{}", query(params)))?;
-        let answer = self.send(request).await?;
-        let code = serde_json::from_slice::<Refusal>(&answer.body).unwrap_or_default().error.code;
+        let Some(answer) = self.sent(request, most).await? else { return Ok(Listed::TooLarge) };
+        let refusal = serde_json::from_slice::<Refusal>(&answer.body).unwrap_or_default().error;
         // What a parameter names and is not there is a 400, where a path answers 404.
-        if answer.status == StatusCode::BAD_REQUEST && code.as_deref() == Some("resource_missing") {
-            return Ok(Found::Gone);
+        if answer.status == StatusCode::BAD_REQUEST
+            && refusal.code.as_deref() == Some("resource_missing")
+            && refusal.param.as_deref().is_some_and(|param| MAY_BE_GONE.contains(&param))
+        {
+            return Ok(Listed::Gone);
         }
         match self.judged(&answer, path) {
-            Ok(Found::There(())) => Ok(Found::There(read(&answer.body, path)?)),
-            Ok(Found::Gone) => Ok(Found::Gone),
+            Ok(Found::There(())) => Ok(Listed::There(read(&answer.body, path)?)),
+            // A list's path names no object.
+            Ok(Found::Gone) => {
+                let message = refusal.message.unwrap_or_default();
+                Err(ListError::Unreadable { why: format!("Stripe answered {} to {path}: {message}", answer.status) })
+            }
             Err(error) if matches!(answer.status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
                 Err(ListError::Refused { why: error.to_string() })
             }
@@ -152,15 +167,22 @@ impl Api {
     }
 
     async fn send(&self, request: reqwest::RequestBuilder) -> Result<Answer, ResolveError> {
+        let too_large = || ResolveError::Unreadable(OutboundError::TooLarge { cap: ANSWER_MAX }.to_string());
+        self.sent(request, ANSWER_MAX).await?.ok_or_else(too_large)
+    }
+
+    /// None: the answer is larger than `most`.
+    async fn sent(&self, request: reqwest::RequestBuilder, most: usize) -> Result<Option<Answer>, ResolveError> {
         let _place = self.places.acquire().await.map_err(|error| self.stays_away(error.to_string(), AWAY_FOR))?;
         if let Some(away) = self.is_away() {
             return Err(away);
         }
         let request = request.build().map_err(|error| ResolveError::Unreadable(error.without_url().to_string()))?;
-        self.client.call(Call::StripeApi, request, ANSWER_MAX).await.map_err(|error| match error {
-            OutboundError::TooLarge { .. } => ResolveError::Unreadable(error.to_string()),
-            _ => self.stays_away(chain(&error), AWAY_FOR),
-        })
+        match self.client.call(Call::StripeApi, request, most).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(OutboundError::TooLarge { .. }) => Ok(None),
+            Err(error) => Err(self.stays_away(chain(&error), AWAY_FOR)),
+        }
     }
 
     /// What a status means. Everything but a 2xx and "no such object" is an error.

@@ -1,10 +1,11 @@
 //! The pages on which people pay and manage what they pay: checkout and portal.
 //!
-//! Both are made for one click. A checkout stays open for a day, and whoever set out to pay is led to the same one again for as
-//! long: two open checkouts of one subscription could both be paid. Their addresses come from Stripe, and a person is sent there,
-//! so they are looked at before.
+//! Both are made for one click. A portal's address is good for minutes, so each click gets its own. A checkout stays open for a
+//! day, and whoever set out to pay is led to the same one again for as long: two open checkouts of one subscription could both be
+//! paid. Their addresses come from Stripe, and a person is sent there, so they are looked at before.
 
 use reqwest::Url;
+use uuid::Uuid;
 
 use super::Stripe;
 use super::api::Found;
@@ -109,7 +110,9 @@ impl Stripe {
     pub async fn portal(&self, errand: &Errand<'_>) -> Result<Way, DoorError> {
         let customer = errand.customer.ok_or(DoorError::NoCustomer)?;
         let form = [("customer".to_owned(), customer.0.clone()), ("return_url".to_owned(), errand.back.to_owned())];
-        match self.api.post::<Portal>("/v1/billing_portal/sessions", &form, &format!("bottle-portal-{}", errand.intent)).await? {
+        // Not the errand's intent: under that, a second click on a page that was left open would get the first one's link again.
+        let key = format!("bottle-portal-{}", Uuid::new_v4());
+        match self.api.post::<Portal>("/v1/billing_portal/sessions", &form, &key).await? {
             Found::There(portal) => Ok(Way::To(self.ours(portal.url)?)),
             Found::Gone => Err(DoorError::NoCustomer),
         }

@@ -1,13 +1,16 @@
 //! What Stripe says is true now: subscriptions, events of its last 30 days, balance transactions.
 
+use std::fmt::Display;
+
+use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 
-use super::Stripe;
-use super::api::Found;
+use super::api::{ANSWER_MAX, Listed};
 use super::envelope::Envelope;
-use super::objects::{BalanceTransaction, List, Ref, Subscription};
+use super::objects::{BalanceTransaction, Named, Ref, Subscription};
 use super::reading::{MARK_TENANT, about, money};
+use super::{READ, Stripe};
 use crate::domain::ask_again::Party;
 use crate::domain::event::{Delivery, Source};
 use crate::domain::fact::Fact;
@@ -16,7 +19,12 @@ use crate::domain::instant::Instant;
 use crate::domain::money::MoneyKind;
 use crate::providers::listing::{Booking, ListError, Page, Rows};
 
-const PAGE: (&str, &str) = ("limit", "100");
+const SUBSCRIPTIONS: &str = "/v1/subscriptions";
+const EVENTS: &str = "/v1/events";
+const BOOKS: &str = "/v1/balance_transactions";
+/// Items of a page, and how large it may be: where so many are too large together, fewer are asked for. One alone is read even
+/// where it is too large to be used, since the list goes on after its id.
+const LIMITS: [(&str, usize); 3] = [("100", ANSWER_MAX), ("25", ANSWER_MAX), ("1", 8 * ANSWER_MAX)];
 /// A customer with more subscriptions than fit on so many pages is an answer that never ends.
 const PAGES_MAX: usize = 20;
 
@@ -28,19 +36,17 @@ impl Stripe {
     pub async fn plans(&self, party: &Party, asked: Instant) -> Result<Option<Vec<Fact>>, ListError> {
         let mut facts: Option<Vec<Fact>> = None;
         for customer in &party.customers {
-            let of = [PAGE, ("customer", customer.as_str()), ("status", "all"), ("expand[0]", "data.latest_invoice")];
+            let of = [("customer", customer.as_str()), ("status", "all"), ("expand[0]", "data.latest_invoice")];
             let mut after = None;
             for n in 0.. {
                 if n == PAGES_MAX {
                     return Err(ListError::Unreadable { why: format!("the subscriptions of {customer} do not end") });
                 }
-                let Some(page) = self.page::<Subscription>("/v1/subscriptions", &of, after.as_deref(), |one| &one.id).await?
-                else {
-                    break;
-                };
+                let Some(page) = self.page(SUBSCRIPTIONS, &of, after.as_deref()).await? else { break };
                 let facts = facts.get_or_insert_default();
-                for one in &page.items {
-                    facts.extend(self.shop.subscription(one, asked)?);
+                for raw in &page.items {
+                    // Passed over, it would be a plan that they lack.
+                    facts.extend(self.shop.subscription(&read(SUBSCRIPTIONS, raw)?, asked)?);
                 }
                 after = page.next;
                 if after.is_none() {
@@ -56,16 +62,23 @@ impl Stripe {
     /// # Errors
     /// See [`ListError`].
     pub async fn customers(&self, after: Option<&str>) -> Result<Page<Party>, ListError> {
-        let of = [PAGE, ("price", self.shop.price_pro.as_str())];
-        let page = self.page::<Subscription>("/v1/subscriptions", &of, after, |one| &one.id).await?.unwrap_or(Page::end());
-        let party = |one: &Subscription| {
+        let of = [("price", self.shop.price_pro.as_str())];
+        let page = self.page(SUBSCRIPTIONS, &of, after).await?.unwrap_or(Page::end());
+        let party = |one: Subscription| {
             let whose = self.shop.whose_marked(Some(&one.customer), &[&one.metadata]);
             Party { user: whose.user, customers: whose.customer.into_iter().collect() }
         };
-        Ok(Page { items: page.items.iter().map(party).collect(), next: page.next })
+        let readable = page.items.iter().filter_map(|raw| match read(SUBSCRIPTIONS, raw) {
+            Ok(one) => Some(party(one)),
+            Err(why) => {
+                pass_over(SUBSCRIPTIONS, raw, &why);
+                None
+            }
+        });
+        Ok(Page { items: readable.collect(), next: page.next })
     }
 
-    /// Only what a webhook would be read of is wanted: the list has everything that happens at Stripe.
+    /// Only what a webhook would be read of is asked for: without it the list has everything that happens at Stripe.
     ///
     /// # Errors
     /// See [`ListError`].
@@ -76,17 +89,25 @@ impl Stripe {
         after: Option<&str>,
     ) -> Result<Page<Delivery>, ListError> {
         let (since, until) = (since.unix_timestamp().to_string(), until.unix_timestamp().to_string());
-        let of = [PAGE, ("created[gte]", since.as_str()), ("created[lt]", until.as_str())];
-        let mut query = of.to_vec();
-        query.extend(after.map(|after| ("starting_after", after)));
+        let kinds: Vec<String> = (0..READ.len()).map(|n| format!("types[{n}]")).collect();
+        let mut of = vec![("created[gte]", since.as_str()), ("created[lt]", until.as_str())];
+        of.extend(kinds.iter().map(String::as_str).zip(READ));
         // An event that is forgotten leaves nothing older to be listed after it.
-        let Found::There(list) = self.api.list::<Box<RawValue>>("/v1/events", &query).await? else { return Ok(Page::end()) };
-        let mut next = None;
+        let page = self.page(EVENTS, &of, after).await?.unwrap_or(Page::end());
         let mut items = Vec::new();
-        for raw in &list.data {
+        for raw in &page.items {
             let body = raw.get().as_bytes();
-            let envelope = Envelope::read(body).map_err(|error| ListError::Unreadable { why: format!("/v1/events: {error}") })?;
-            next = Some(envelope.id.0.clone());
+            let envelope = match Envelope::read(body) {
+                Ok(envelope) if body.len() <= ANSWER_MAX => envelope,
+                Ok(_) => {
+                    pass_over(EVENTS, raw, &"it is too large");
+                    continue;
+                }
+                Err(why) => {
+                    pass_over(EVENTS, raw, &why);
+                    continue;
+                }
+            };
             if about(&envelope.kind).is_some() && envelope.live == self.shop.live {
                 items.push(Delivery {
                     source: Source::Stripe,
@@ -100,7 +121,7 @@ impl Stripe {
                 });
             }
         }
-        Ok(Page { items, next: next.filter(|_| list.has_more) })
+        Ok(Page { items, next: page.next })
     }
 
     /// Rows about customers' money; fees, payouts and the like are left out.
@@ -109,7 +130,7 @@ impl Stripe {
     /// See [`ListError`].
     pub async fn books(&self, rows: Rows<'_>, after: Option<&str>) -> Result<Page<Booking>, ListError> {
         let (since, until);
-        let mut of = vec![PAGE, ("expand[0]", "data.source")];
+        let mut of = vec![("expand[0]", "data.source")];
         match rows {
             Rows::About(reference) => of.push(("source", reference)),
             Rows::Between { since: from, until: to } => {
@@ -117,11 +138,14 @@ impl Stripe {
                 of.extend([("created[gte]", since.as_str()), ("created[lt]", until.as_str())]);
             }
         }
-        let page = self.page::<BalanceTransaction>("/v1/balance_transactions", &of, after, |one| &one.id).await?;
-        let page = page.unwrap_or(Page::end());
+        let page = self.page(BOOKS, &of, after).await?.unwrap_or(Page::end());
         let mut items = Vec::new();
-        for row in &page.items {
-            items.extend(self.booking(row)?);
+        for raw in &page.items {
+            match read::<BalanceTransaction>(BOOKS, raw).and_then(|row| self.booking(&row)) {
+                Ok(booking) => items.extend(booking),
+                // One of ours is then missing in their books, and told as that.
+                Err(why) => pass_over(BOOKS, raw, &why),
+            }
         }
         Ok(Page { items, next: page.next })
     }
@@ -167,21 +191,45 @@ impl Stripe {
     }
 
     /// A page of a list after the object `after`. None: whom the list is of is not there.
-    async fn page<T: serde::de::DeserializeOwned>(
+    async fn page(
         &self,
         path: &str,
         query: &[(&str, &str)],
         after: Option<&str>,
-        id: impl Fn(&T) -> &str,
-    ) -> Result<Option<Page<T>>, ListError> {
-        let mut query = query.to_vec();
-        query.extend(after.map(|after| ("starting_after", after)));
-        Ok(match self.api.list::<T>(path, &query).await? {
-            Found::There(List { data, has_more }) => {
-                let next = data.last().map(|last| id(last).to_owned()).filter(|_| has_more);
-                Some(Page { items: data, next })
+    ) -> Result<Option<Page<Box<RawValue>>>, ListError> {
+        for (limit, most) in LIMITS {
+            let mut query = query.to_vec();
+            query.push(("limit", limit));
+            query.extend(after.map(|after| ("starting_after", after)));
+            match self.api.list(path, &query, most).await? {
+                Listed::There(list) => {
+                    // After the last that has an id: what follows it is then listed once more.
+                    let next = list.data.iter().rev().find_map(|raw| id(raw)).filter(|_| list.has_more);
+                    if list.has_more && (next.is_none() || next.as_deref() == after) {
+                        return Err(ListError::Unreadable { why: format!("{path} does not say where it goes on") });
+                    }
+                    return Ok(Some(Page { items: list.data, next }));
+                }
+                Listed::Gone => return Ok(None),
+                Listed::TooLarge => {
+                    tracing::info!(path, limit, after, "a page of Stripe's is too large; fewer items are asked for");
+                }
             }
-            Found::Gone => None,
-        })
+        }
+        Err(ListError::Unreadable { why: format!("one item of {path} is too large to be passed over") })
     }
+}
+
+fn read<T: DeserializeOwned>(path: &str, raw: &RawValue) -> Result<T, ListError> {
+    serde_json::from_str(raw.get()).map_err(|error| ListError::Unreadable { why: format!("an item of {path}: {error}") })
+}
+
+fn id(raw: &RawValue) -> Option<String> {
+    serde_json::from_str::<Named>(raw.get()).ok().map(|named| named.id)
+}
+
+/// One item that cannot be read is no reason to compare nothing.
+fn pass_over(path: &str, raw: &RawValue, why: &dyn Display) {
+    let id = id(raw);
+    tracing::warn!(path, id, %why, "an item that Stripe lists cannot be read and is passed over");
 }

@@ -51,6 +51,8 @@ pub async fn note(operator: Operator, State(app): State<AppState>, id: Id, field
 pub async fn acknowledge(operator: Operator, State(app): State<AppState>, id: Id, fields: Fields) -> Response {
     let seen = fields.read::<i128>("verdict").and_then(|micros| micros.checked_mul(1_000));
     let seen = seen.and_then(|nanos| OffsetDateTime::from_unix_timestamp_nanos(nanos).ok());
+    // What lies outside of these no database takes, and no verdict has.
+    let seen = seen.filter(|at| (1970..=9000).contains(&at.year()));
     let seen = seen.unwrap_or(OffsetDateTime::UNIX_EPOCH);
     answered(noted(&app, &operator, id, &fields, Some(seen)).await)
 }

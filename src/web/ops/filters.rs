@@ -8,8 +8,10 @@ use crate::domain::ids::EventId;
 use crate::domain::instant::Instant;
 use crate::inbox::search::Filter;
 use crate::web::query;
+use crate::web::shown::shown;
 
 const TEXT_MAX: usize = 200;
+const NAMES: &str = "They are status, kind, source, owner, last, since, until, reason, id and conflicts.";
 
 /// Spans that end now, by their names in the address.
 pub(super) const SPANS: [(&str, &str, i64); 4] = [
@@ -110,7 +112,12 @@ impl Wanted {
                 filter.conflicting = true;
                 return;
             }
-            _ => return,
+            // The pages' own.
+            "said" | "saw" => return,
+            _ => {
+                self.problems.push(format!("There is no filter “{}”, so it was left out. {NAMES}", shown(name, 40)));
+                return;
+            }
         };
         self.problems.push(problem.to_owned());
     }
@@ -194,7 +201,7 @@ mod tests {
             "?since=2026-10-21T10%3A00%3A00Z&until=2026-10-21T00%3A00%3A00Z&id=event_1",
             0,
         );
-        check("/ops/events?status=gone&source=x&since=y&last=2h&before=z&until=9999-99-99&color=red", "", 6);
+        check("/ops/events?status=gone&source=x&since=y&last=2h&before=z&until=9999-99-99&color=red", "", 7);
         check("/ops/events?reason=a%00b%0a&status=dead&status=dead", "?status=dead&reason=ab", 0);
     }
 

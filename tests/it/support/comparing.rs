@@ -36,6 +36,7 @@ impl Comparing {
             wake: Wake::default(),
             settle: Duration::ZERO,
             wait: Duration::from_secs(20),
+            patience: Duration::from_secs(60),
             progress: tokio::sync::watch::Sender::new(Progress::default()),
             stop: CancellationToken::new(),
         }
